@@ -141,19 +141,25 @@ func (c *pubsubConn) read() error {
 }
 
 func (c *pubsubConn) handle(message any) error {
+	c.subs.mu.Lock()
+	defer c.subs.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
-		c.subs.notify(m.Channel)
+		if sub := c.subs.byChannel[m.Channel]; sub != nil {
+			sub.notifyLocked()
+		}
 	case *redis.Pong:
-		c.popRequest(func(r request) bool { return r.command == "ping" })
+		c.popRequestLocked(func(r request) bool { return r.command == "ping" })
 	case *redis.Subscription:
-		r, requested := c.popRequest(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
+		r, requested := c.popRequestLocked(func(r request) bool { return r.command == m.Kind && r.channel == m.Channel })
 		switch {
 		case requested && r.sub != nil:
-			c.subs.confirmed(r.sub)
+			r.sub.confirmLocked()
 		case requested:
-		case m.Kind == "sunsubscribe":
-			c.subs.movedAway(m.Channel)
+		case m.Kind == "sunsubscribe": // the channel has moved
+			if sub := c.subs.byChannel[m.Channel]; sub != nil && sub.active {
+				c.subs.endLocked(m.Channel, sub, nil)
+			}
 		default:
 			return errReconnected // the client requested it, not this connection
 		}
@@ -163,20 +169,20 @@ func (c *pubsubConn) handle(message any) error {
 
 // handleRefusal ends the request that the server has refused. It returns err if there is none.
 func (c *pubsubConn) handleRefusal(err error) error {
-	r, requested := c.popRequest(func(request) bool { return true })
+	c.subs.mu.Lock()
+	defer c.subs.mu.Unlock()
+	r, requested := c.popRequestLocked(func(request) bool { return true })
 	if !requested {
 		return err
 	}
 	if r.sub != nil {
-		c.subs.refused(r.channel, r.sub, err)
+		c.subs.endLocked(r.channel, r.sub, err)
 	}
 	return nil
 }
 
-// popRequest removes the oldest request from the list, if the answer matches it.
-func (c *pubsubConn) popRequest(matches func(request) bool) (request, bool) {
-	c.subs.mu.Lock()
-	defer c.subs.mu.Unlock()
+// popRequestLocked removes the oldest request from the list, if the answer matches it.
+func (c *pubsubConn) popRequestLocked(matches func(request) bool) (request, bool) {
 	if len(c.unanswered) == 0 || !matches(c.unanswered[0]) {
 		return request{}, false
 	}

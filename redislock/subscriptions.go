@@ -195,25 +195,15 @@ func (s *subscriptions) connect() *pubsubConn {
 	return newPubsubConn(s)
 }
 
-func (s *subscriptions) notify(channel string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sub := s.byChannel[channel]; sub != nil {
-		sub.notifyLocked()
-	}
-}
-
 func (sub *subscription) notifyLocked() {
 	for _, l := range sub.listeners {
 		l.wake.Notify()
 	}
 }
 
-// confirmed records that the server has confirmed sub. After an earlier connection it wakes the
+// confirmLocked records that the server has confirmed sub. After an earlier connection it wakes the
 // listeners, because they may have missed messages.
-func (s *subscriptions) confirmed(sub *subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (sub *subscription) confirmLocked() {
 	sub.active = true
 	if sub.confirmed {
 		sub.notifyLocked()
@@ -221,21 +211,6 @@ func (s *subscriptions) confirmed(sub *subscription) {
 	}
 	sub.confirmed = true
 	close(sub.answered)
-}
-
-func (s *subscriptions) refused(channel string, sub *subscription, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.endLocked(channel, sub, err)
-}
-
-// movedAway ends a subscription that the server has ended, because the channel has moved.
-func (s *subscriptions) movedAway(channel string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sub := s.byChannel[channel]; sub != nil && sub.active {
-		s.endLocked(channel, sub, nil)
-	}
 }
 
 // endLocked ends a subscription. If it was never confirmed, start returns err. Otherwise its

@@ -50,12 +50,8 @@ func HTML(page Page) string {
 		b.WriteString("<tr>")
 		for column, cell := range row {
 			class := ""
-			switch {
-			case column != page.Marked:
-			case page.Runs[i].Bad:
-				class = ` class="bad"`
-			default:
-				class = ` class="good"`
+			if column == page.Marked {
+				class = map[bool]string{true: ` class="bad"`, false: ` class="good"`}[page.Runs[i].Bad]
 			}
 			fmt.Fprintf(&b, "<td%s>%s</td>", class, text(cell))
 		}
