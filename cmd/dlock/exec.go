@@ -219,13 +219,16 @@ func splitExecArgs(given, args []string) (names, command []string, err error) {
 }
 
 func (r *lockRequest) runCommand(held *heldLocks, path string, command []string, signals chan os.Signal) error {
+	// A store may grant less than --ttl. Then the lease has a third of that as its margin at most, and
+	// two thirds remain.
+	ttl := min(r.flags.ttl, held.Remaining()*3/2)
 	job := &supervise.Job{
 		Title:  r.title(),
 		Path:   path,
 		Args:   command,
 		Env:    childEnvironment(r.choice.handOn(os.Environ(), held.store.URL), r.names, held),
 		Files:  []*os.File{r.stdin, r.stdout, r.stderr},
-		Budget: supervise.SplitTTL(r.flags.ttl, r.flags.grace),
+		Budget: supervise.SplitTTL(ttl, r.flags.grace),
 		OnLoss: func() { r.say("lost %s, ending the command: %s", r.title(), lossReason(held)) },
 		Limit:  r.limit(held),
 		OnLimit: func() {

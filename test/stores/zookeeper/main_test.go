@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/harness/command"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/zklock"
 )
@@ -23,5 +24,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(faults.AgentEnv) != "":
 		os.Exit(faults.RunAgent(open))
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	command.Remove()
+	os.Exit(status)
 }
