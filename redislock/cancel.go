@@ -10,8 +10,8 @@ import (
 )
 
 // cancelInterval is how late a caller in the queue may learn that its context has ended. A caller
-// that sends learns it when its call ends. One timer checks the
-// contexts of all calls, because a goroutine for each would cost as much as the call.
+// that sends learns it when its call ends. One timer checks the contexts of all calls, because a
+// goroutine for each would cost as much as the call.
 const cancelInterval = 10 * time.Millisecond
 
 // setCancelTimerLocked makes sure that contexts are checked while a caller waits.

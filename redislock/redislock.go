@@ -6,8 +6,9 @@
 //	locks := dlock.New(store, nil)
 //
 // The protocol [Redisson], the default, shares locks with Java's Redisson: its RLock, fenced
-// lock, fair lock and read-write lock exclude dlock and are excluded by it, and each wakes the
-// other's waiters; those of Java's fair lock are woken by holders that use dlock.WithFair. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
+// lock, fair lock and read-write lock exclude dlock and are excluded by it. Each release wakes the
+// other's waiters, except that a waiter of Java's fair lock is woken only by a holder that uses
+// dlock.WithFair. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
 // The protocol [Plain] shares locks with the programs that use SET NX PX on the lock's name:
 // redsync, bsm/redislock, redis-py and many more.
 //
@@ -162,7 +163,8 @@ func (s *Store) Traits() driver.Traits {
 }
 
 // Close ends the store's background work. If the server does not answer, it waits for about two
-// seconds, and for a call that is under way up to the client's ReadTimeout. A client that was given to New stays open.
+// seconds, and for a call that is under way up to the client's ReadTimeout. A client that was given
+// to New stays open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -71,8 +71,9 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 }
 
 // ownerValues keeps a number for a few owners until it is removed. If there are many, it forgets
-// owners that have not asked for two TTLs. In Store.unconfirmed the number is a proposed token that the caller must not get: the counter was ahead of it, or the reply
-// that says so was lost. If the owner asks again, it gets a new token.
+// owners that have not asked for two TTLs. In Store.unconfirmed the number is a proposed token that
+// the caller must not get: the counter was ahead of it, or the reply that says so was lost. If the
+// owner asks again, it gets a new token.
 type ownerValues struct {
 	any atomic.Bool // the map is not empty, which is rare
 

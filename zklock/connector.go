@@ -108,7 +108,8 @@ func (c *connector) noConnectResponse(server net.Addr, err error) {
 func (c *connector) sessionTimeout() time.Duration { return time.Duration(c.timeout.Load()) }
 
 // promise returns for how long a lock can be promised if the leader confirmed the session age
-// ago. The leader may count from half a tick earlier, and the timeout is at least two ticks.
+// ago. The leader may count from half a tick earlier, and the timeout is at least two ticks unless
+// minSessionTimeout was lowered.
 func (c *connector) promise(ttl, age time.Duration) time.Duration {
 	return min(ttl, c.sessionTimeout()*3/4-age)
 }

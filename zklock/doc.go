@@ -8,7 +8,8 @@
 // off. While the process lives, a lock lasts for its TTL, as in every store. A grant
 // promises the shorter of the TTL and three quarters of the timeout: followers report their
 // clients to the leader every half tick, so that the leader may count the timeout from half
-// a tick earlier, and half a tick is at most a quarter of the timeout.
+// a tick earlier. That is at most a quarter of the timeout, unless the servers' minSessionTimeout
+// is less than its default of two ticks: do not lower it.
 //
 // # Nodes
 //
