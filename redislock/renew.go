@@ -25,18 +25,18 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	}
 	clustered := s.clustered.Load()
 	renewals := s.renewals(grants, clustered)
-	errs, failed := make([]error, len(grants)), false
+	errs := make([]error, len(grants))
 	s.ackedRoute.sendRenewals(ctx, renewals, s.scripts.renew)
 	for _, r := range renewals {
 		if haveResults(r.err) && s.foundCluster(clustered, r.cmd.Err()) {
 			return s.Renew(ctx, grants) // the server carried out nothing of this script
 		}
-		failed = r.reportRenewal(errs) || failed
+		r.reportRenewal(errs)
 	}
-	if failed && clustered && s.protocol == Redisson {
-		failed = s.renewMoving(ctx, grants, errs)
+	if clustered && s.protocol == Redisson {
+		s.renewMoving(ctx, grants, errs)
 	}
-	if !failed {
+	if errors.Join(errs...) == nil {
 		return nil
 	}
 	return errs
@@ -44,8 +44,8 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 
 // renewMoving tries again to renew the grants that are not held. While a hash slot moves to another
 // server of a cluster, the lock and the key of a share may be on different servers, and the share
-// seems to have expired. Given both keys, the servers refuse the script. It reports any failure.
-func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []error) (failed bool) {
+// seems to have expired. Given both keys, the servers refuse the script.
+func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []error) {
 	var again []*scriptRun
 	for i, grant := range grants {
 		if errors.Is(errs[i], driver.ErrNotHeld) {
@@ -58,7 +58,6 @@ func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []e
 	for _, r := range again {
 		r.reportRenewal(errs)
 	}
-	return slices.ContainsFunc(errs, func(err error) bool { return err != nil })
 }
 
 func renewalArgs(grant driver.Grant) []any {
@@ -109,8 +108,8 @@ func (r *route) sendRenewals(ctx context.Context, renewals []*scriptRun, sc *scr
 	wg.Wait()
 }
 
-// reportRenewal writes the outcome of each grant, and reports whether any failed.
-func (r *scriptRun) reportRenewal(errs []error) (failed bool) {
+// reportRenewal writes the outcome of each grant.
+func (r *scriptRun) reportRenewal(errs []error) {
 	gone, err := r.gone()
 	for _, i := range r.at {
 		errs[i] = err
@@ -118,7 +117,6 @@ func (r *scriptRun) reportRenewal(errs []error) (failed bool) {
 	for _, n := range gone {
 		errs[r.at[n]] = fmt.Errorf("%w: %q", driver.ErrNotHeld, nameOf(r.keys[n]))
 	}
-	return err != nil || len(gone) > 0
 }
 
 // gone returns the indexes of the locks that were not renewed because they are not held. The

@@ -90,7 +90,8 @@ func (s *Store) lockHold(id holdID, create bool) *hold {
 		s.mu.Lock()
 		h := s.holds[id]
 		if h == nil && create {
-			h = &hold{holdID: id, container: s.containerPath(id.name)}
+			h = &hold{holdID: id, container: s.containerPath(id.name),
+				waiters: make(map[*subscribers.Subscriber]struct{}), watching: make(map[string]struct{})}
 			s.holds[id] = h
 		}
 		s.mu.Unlock()

@@ -33,9 +33,6 @@ func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscrib
 		s.mu.Unlock()
 		return context.Cause(ctx)
 	}
-	if h.waiters == nil {
-		h.waiters = make(map[*subscribers.Subscriber]struct{})
-	}
 	h.waiters[waiter] = struct{}{}
 	h.firstAttempt = true
 	s.mu.Unlock()
@@ -128,9 +125,6 @@ func (s *Store) registerLocked(h *hold, path string) *watchedNode {
 		s.watches[path] = n
 	}
 	n.holds[h] = struct{}{}
-	if h.watching == nil {
-		h.watching = make(map[string]struct{})
-	}
 	h.watching[path] = struct{}{}
 	return n
 }
