@@ -70,8 +70,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 		return driver.NotSent(err)
 	}
 	call, abandoned := errors.AsType[*abandonedError](err)
-	unsettled := abandoned && !call.notSent ||
-		!abandoned && errors.Is(err, driver.ErrUnreachable) && unanswered(err) && !neverSent(err)
+	unsettled := !neverSent(err) && (abandoned || errors.Is(err, driver.ErrUnreachable) && unanswered(err))
 	for _, req := range reqs {
 		switch {
 		case unsettled && abandoned:
@@ -170,7 +169,9 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	t = append(t, noRetryCmd{redis.NewCmd(ctx, exec...)})
 	err := s.ackedRoute.viaClient.do(ctx, t...)
 	if !haveResults(err) {
-		s.unconfirmed.add(req.Owner, proposed, req.TTL)
+		if !neverSent(err) {
+			s.unconfirmed.add(req.Owner, proposed, req.TTL)
+		}
 		return 0, err
 	}
 	raised, granted, failed := transaction(t)

@@ -104,11 +104,13 @@ func unanswered(err error) bool {
 	return err != nil && !reply
 }
 
-// neverSent reports whether the client failed, or was replaced, before it had a connection.
+// neverSent reports whether the client failed, or was replaced, before it had a connection, or
+// whether the caller left before its call was sent.
 func neverSent(err error) bool {
 	network, ok := errors.AsType[*net.OpError](err)
-	return ok && network.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) ||
-		errors.Is(err, errReplaced)
+	call, abandoned := errors.AsType[*abandonedError](err)
+	return ok && network.Op == "dial" || abandoned && call.notSent ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) || errors.Is(err, errReplaced)
 }
 
 // explainFor also names the keys of the command if one of them holds something else.

@@ -79,8 +79,8 @@ func init() {
 	add(mutant{
 		rule: "the token of an attempt whose caller left is unconfirmed",
 		file: "redislock/acquire.go",
-		old:  "	if !haveResults(err) {\n		s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
-		new:  "	if !haveResults(err) {\n",
+		old:  "		if !neverSent(err) {\n			s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
+		new:  "		if false {\n			s.unconfirmed.add(req.Owner, proposed, req.TTL)\n",
 		test: "test/stores/redis TestTokenRisesAfterAnAbandonedAttempt",
 	})
 	add(mutant{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,35 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 			p.Deliver()
 		}
 	}
+}
+
+// TestAttemptInTheQueueIsNotSent: while many pipelines hang, the context of an attempt ends in the
+// queue of the process. The attempt is marked as not sent, so that the next call does not wait for an undo.
+func TestAttemptInTheQueueIsNotSent(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		p := proxy.Run(t, server.Addr())
+		store, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
+		acquireAndRelease(t, store, protocol)
+		p.Hold()
+		attempt := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := store.Acquire(ctx, driver.Request{Name: "queued", Owner: driver.NewOwner(), TTL: time.Minute})
+			return err
+		}
+		var hanging sync.WaitGroup
+		for range 20 { // more than the pipelines that a process sends at a time
+			hanging.Go(func() { _ = attempt(2 * time.Second) })
+			time.Sleep(10 * time.Millisecond) // so that each has a pipeline of its own
+		}
+		if err := attempt(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || !driver.Unchanged(err) {
+			t.Errorf("Acquire: %v; want DeadlineExceeded, marked as not sent", err)
+		}
+		hanging.Wait()
+		p.Deliver()
+	})
 }
 
 // TestFirstLockOfASlowServer: the first lock of a server takes at most four round trips, however
