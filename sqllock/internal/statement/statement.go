@@ -25,7 +25,7 @@ const (
 	InsertFree            // name: a row without an owner, if there is none
 	Current               // name, owner -> token, whether another owner holds it, holder, remaining
 	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
-	// is another owner.
+	// is another owner and the lock is not the owner's.
 	Blocker     // name, owner -> token, holder, remaining
 	Renew       // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	RenewAtOnce // the same, and fails on a server if a row is locked
@@ -97,6 +97,7 @@ var commonTexts = texts{
 	Current: `SELECT token, coalesce(owner <> ?2:text AND expires > {now}, {no}), holder, expires - {now} FROM {locks} WHERE name = ?1:text`,
 	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
 UNION ALL SELECT 0, {noholder}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
+	AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
 	Break:   setFree + `name = ?1:text AND token = ?2:int AND owner NOT IN ('shared', 'permits') AND ` + held,

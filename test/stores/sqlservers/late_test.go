@@ -270,3 +270,19 @@ func TestSlowReleaseAfterALostAttempt(t *testing.T) {
 		a.deliver(t)
 	})
 }
+
+// TestFairHolderAsksAgain: a fair waiter that lost the answer to its grant asks again. It gets the same
+// token, although another waiter of its process was refused meanwhile and heads the queue.
+func TestFairHolderAsksAgain(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
+		store := s.open(t)
+		req, next := fairRequest("x"), fairRequest("x")
+		grant, err := store.Acquire(within(t), req)
+		check(t, err)
+		mustBeHeld(t, store, next)
+		if again, err := store.Acquire(within(t), req); err != nil || again.Token != grant.Token {
+			t.Errorf("the holder asks again: %+v, %v; want token %d", again, err, grant.Token)
+		}
+		undo(t, store, next)
+	})
+}
