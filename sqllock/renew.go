@@ -278,7 +278,7 @@ func (r *shareRenewal) renew(ctx context.Context, run statement.Runner, name str
 	for _, i := range r.byName[name] {
 		g := &r.grants[i]
 		owner := g.Owner.Hex()
-		completes := !isListed(g) && lock.Mode == (driver.Mode{}) && lock.Downgrade(owner)
+		completes := !isListed(g) && lock.Mode == (driver.Mode{}) && lock.Downgrade(owner, lastToken(g))
 		r.errs[i], r.downgraded[i] = driver.ErrNotHeld, false
 		if lock.Renew(owner, lastToken(g), millis(g.TTL)) {
 			r.errs[i], r.downgraded[i], renewed = nil, completes, true

@@ -179,7 +179,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	}
 	s.downgraded.add(grant.Owner)
 	downgraded, err := s.editShares(ctx, "downgrade", grant.Name, func(lock *share.Lock) bool {
-		return lock.Downgrade(grant.Owner.Hex())
+		return lock.Downgrade(grant.Owner.Hex(), lastToken(&grant))
 	})
 	if err == nil && !downgraded {
 		s.downgraded.remove(grant.Owner)

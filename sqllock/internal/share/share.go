@@ -218,9 +218,9 @@ func (l *Lock) Break(token int64) bool {
 }
 
 // Downgrade makes an exclusive share of owner a shared one. It reports whether owner has a
-// share that is not a permit.
-func (l *Lock) Downgrade(owner string) bool {
-	if l.Of(owner) == nil || l.Mode.Limit > 0 {
+// share with that token that is not a permit.
+func (l *Lock) Downgrade(owner string, token int64) bool {
+	if s := l.Of(owner); s == nil || s.Token != token || l.Mode.Limit > 0 {
 		return false
 	}
 	l.Mode.Shared = true

@@ -80,11 +80,11 @@ func TestReleaseEndsOneShare(t *testing.T) {
 func TestDowngrade(t *testing.T) {
 	exclusive := Row{Token: 7, Owner: "0123456789abcdef0123456789abcdef", Since: 900, Expires: 1500, Holder: `{"program":"p"}`, Now: 1000}
 	l := Decode(exclusive)
-	if l.Downgrade("another") || l.Break(7) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
+	if l.Downgrade("another", 7) || l.Downgrade(exclusive.Owner, 6) || l.Break(7) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
 		t.Error("an exclusive lock was changed as a share")
 	}
 	for range 2 {
-		if !l.Downgrade(exclusive.Owner) {
+		if !l.Downgrade(exclusive.Owner, 7) {
 			t.Error("an exclusive lock was not downgraded")
 		}
 	}

@@ -34,6 +34,24 @@ func TestDowngradedLockIsUndone(t *testing.T) {
 	})
 }
 
+// TestDowngradeComparesTheToken: the lock was broken, and its owner has taken it again. A downgrade of
+// the first grant changes nothing.
+func TestDowngradeComparesTheToken(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		store, req := s.open(t), request("x")
+		first, err := store.Acquire(within(t), req)
+		check(t, err)
+		check(t, store.Break(within(t), "x", first.Token))
+		second, err := store.Acquire(within(t), req)
+		check(t, err)
+		if err := store.Downgrade(within(t), first); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Downgrade of a grant that was broken: %v; want ErrNotHeld", err)
+		}
+		mustBeHeld(t, store, requestIn(shared, "x"))
+		check(t, store.Downgrade(within(t), second))
+	})
+}
+
 // TestDowngradeOfUnknownOutcome: if the server does not hear of the end of a downgrade, the next
 // renewal downgrades the lock, and notifies waiters.
 func TestDowngradeOfUnknownOutcome(t *testing.T) {
