@@ -74,7 +74,7 @@ func init() {
 	add(mutant{
 		rule: "jobs of a transaction that was undone are made again, one by one",
 		file: "sqllock/internal/batch/batch.go",
-		old:  `return q.runUndone(ctx, j)`,
+		old:  `return q.runAlone(ctx, j)`,
 		new:  `return Ended, nil`,
 		test: "test/stores/sqlservers TestUndoneBatch/mariadb",
 	})

@@ -69,11 +69,7 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 		return Dropped, ctx.Err()
 	}
 	if q.isBlocked(j.Name) { // in a transaction it would block other jobs, too
-		outcome, err := q.runBlocked(ctx, j)
-		if outcome == Dropped {
-			return outcome, err
-		}
-		return Ended, q.runAgain(ctx, j, err)
+		return q.runAlone(ctx, j, q.Blocked)
 	}
 	j.done = make(chan struct{})
 	q.add(j)
@@ -82,7 +78,7 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 		select {
 		case <-j.done:
 			if j.undone {
-				return q.runUndone(ctx, j)
+				return q.runAlone(ctx, j) // so that a locked row delays only jobs that need it
 			}
 			return Ended, j.err
 		case <-ctx.Done():
@@ -103,7 +99,7 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 		case len(jobs) == 1 && jobs[0] == j:
 			err := q.Alone(ctx, j)
 			<-q.Writing
-			return Ended, q.runAgain(ctx, j, err)
+			return Ended, q.runWhileBlocked(ctx, j, err)
 		default:
 			// In a goroutine of its own, so that no caller is kept past the end of its context.
 			// Rows are locked in the order of their names, so that two processes rarely
@@ -121,42 +117,33 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 	}
 }
 
-// runUndone runs a job alone whose batch failed, so that a locked row delays only jobs that need it.
-func (q *Queue) runUndone(ctx context.Context, j *Job) (Outcome, error) {
-	outcome, err := q.runAlone(ctx, j)
+// runAlone runs a job alone, and again while other transactions block it.
+func (q *Queue) runAlone(ctx context.Context, j *Job, limits ...chan struct{}) (Outcome, error) {
+	outcome, err := q.runOnce(ctx, j, limits...)
 	if outcome == Dropped {
 		return outcome, err
 	}
-	return Ended, q.runAgain(ctx, j, err)
+	return Ended, q.runWhileBlocked(ctx, j, err)
 }
 
-// runAlone waits for a writer and runs a job alone.
-func (q *Queue) runAlone(ctx context.Context, j *Job) (Outcome, error) {
-	select {
-	case q.Writing <- struct{}{}:
-		defer func() { <-q.Writing }()
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
-		return Dropped, ctx.Err()
+// runOnce waits for room in the limits and for a writer, and runs a job alone.
+func (q *Queue) runOnce(ctx context.Context, j *Job, limits ...chan struct{}) (Outcome, error) {
+	for _, limit := range append(limits, q.Writing) {
+		select {
+		case limit <- struct{}{}:
+			defer func() { <-limit }()
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return Dropped, ctx.Err()
+		}
 	}
 	return Ended, q.Alone(ctx, j)
 }
 
-// runBlocked is runAlone for a job that other transactions block. One such job runs at a time, so that the
-// other writers are left to other jobs.
-func (q *Queue) runBlocked(ctx context.Context, j *Job) (Outcome, error) {
-	select {
-	case q.Blocked <- struct{}{}:
-		defer func() { <-q.Blocked }()
-	case <-ctx.Done():
-		return Dropped, ctx.Err()
-	}
-	return q.runAlone(ctx, j)
-}
-
-// runAgain runs a job again that failed alone with err, while other transactions block it.
-func (q *Queue) runAgain(ctx context.Context, j *Job, err error) error {
+// runWhileBlocked runs a job again that failed alone with err, while other transactions block it. One such
+// job runs at a time, so that the other writers are left to other jobs.
+func (q *Queue) runWhileBlocked(ctx context.Context, j *Job, err error) error {
 	for began := time.Now(); ; {
 		blocked := err != nil && q.IsBlocked != nil && q.IsBlocked(err)
 		if ctx.Err() == nil {
@@ -165,7 +152,7 @@ func (q *Queue) runAgain(ctx context.Context, j *Job, err error) error {
 		if !blocked || time.Since(began) >= q.Limit {
 			return err
 		}
-		outcome, failed := q.runBlocked(ctx, j)
+		outcome, failed := q.runOnce(ctx, j, q.Blocked)
 		if outcome == Dropped {
 			return err
 		}
