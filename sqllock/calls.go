@@ -87,7 +87,7 @@ func (s *Store) onConn(ctx context.Context, limit, spare chan struct{}, again bo
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	return s.retryWhileBusy(ctx, s.dialect.blockedLimit, fn)
+	return s.retryWhileBusy(ctx, fn)
 }
 
 // writeAnyway runs fn, which writes, also while the store is being closed.
@@ -95,20 +95,20 @@ func (s *Store) writeAnyway(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
-		return s.retryWhileBusy(ctx, s.dialect.blockedLimit, fn)
+		return s.retryWhileBusy(ctx, fn)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// retryWhileBusy runs fn, and within limit again while it fails because of other transactions.
-func (s *Store) retryWhileBusy(ctx context.Context, limit time.Duration, fn func() error) error {
+// retryWhileBusy runs fn, and for as long as blockedLimit again while other transactions block it.
+func (s *Store) retryWhileBusy(ctx context.Context, fn func() error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	start := time.Now()
 	err := fn()
-	for err != nil && s.isRetryable(err) && time.Since(start) < limit {
+	for err != nil && s.isRetryable(err) && time.Since(start) < s.dialect.blockedLimit {
 		reason := err
 		s.busy.Store(&reason)
 		if backoff.Sleep(ctx, busyPause+rand.N(busyPause)) != nil {
@@ -162,7 +162,7 @@ func (s *Store) runAlone(ctx context.Context, j *batch.Job) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	return s.retryWhileBusy(ctx, s.dialect.blockedLimit, func() error {
+	return s.retryWhileBusy(ctx, func() error {
 		if j.InTx {
 			return s.inTx(ctx, func(run statement.Runner) error { return j.Run(ctx, run) })
 		}
@@ -175,7 +175,7 @@ func (s *Store) runAlone(ctx context.Context, j *batch.Job) error {
 func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, busyLimit)
 	defer cancel()
-	err = s.retryWhileBusy(ctx, s.dialect.blockedLimit, func() error {
+	err = s.retryWhileBusy(ctx, func() error {
 		return s.inTx(ctx, func(run statement.Runner) error {
 			for _, j := range jobs {
 				if err := j.Run(ctx, run); err != nil {
@@ -237,10 +237,18 @@ func (s *Store) inUnguardedTx(ctx context.Context, fn func(statement.Runner) err
 		return err
 	}
 	end := func(commitOrRollback func() error) error {
-		return s.endTx(ctx, func() error {
+		endAndPut := func() error {
 			defer putConn()
 			return commitOrRollback()
-		})
+		}
+		if !s.dialect.endIgnoresContext {
+			return endAndPut()
+		}
+		err, left := detach.Call(ctx, detach.Go, endAndPut)
+		if left != nil { // if the server does not answer, the connection is lost when TCP closes it
+			return ctx.Err()
+		}
+		return err
 	}
 	if err = fn(s.statements.On(tx)); err != nil {
 		_ = end(tx.Rollback) // the first error says more
@@ -249,19 +257,6 @@ func (s *Store) inUnguardedTx(ctx context.Context, fn func(statement.Runner) err
 	err = end(tx.Commit)
 	if why := s.facts.Classify(err); err != nil && (!why.Retry || why.Ended) {
 		return &unknownOutcomeError{err}
-	}
-	return err
-}
-
-// endTx ends a transaction. If the driver ignores the context here and the server does not
-// answer, the caller leaves, and the connection is lost when TCP closes it.
-func (s *Store) endTx(ctx context.Context, end func() error) error {
-	if !s.dialect.endIgnoresContext {
-		return end()
-	}
-	err, cause := detach.Call(ctx, detach.Go, end)
-	if cause != nil {
-		return ctx.Err()
 	}
 	return err
 }

@@ -33,21 +33,16 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, len(grants))
 	locked := exclusive
 	if len(grants) > 1 { // a single lock waits at once
-		locked = nil
-		for which := range slices.Chunk(exclusive, renewChunk) {
-			locked = append(locked, s.renewExclusive(ctx, statement.RenewAtOnce, grants, which, errs)...)
-		}
+		locked = s.renewExclusive(ctx, statement.RenewAtOnce, grants, exclusive, errs)
 	}
-	r := newShareRenewal(s, grants)
+	r := &shareRenewal{store: s, grants: grants, byName: make(map[string][]int), failed: make(map[string]error),
+		errs: make([]error, len(grants)), downgraded: make([]bool, len(grants))}
 	r.add(shares)
 	r.add(s.downgradedOf(grants, exclusive, errs))
 	r.renewUnlocked(ctx)
 	for start := time.Now(); len(locked) > 0 || len(r.pending) > 0; {
 		waited := locked
-		locked = nil
-		for which := range slices.Chunk(waited, renewChunk) {
-			locked = append(locked, s.renewExclusive(ctx, statement.Renew, grants, which, errs)...)
-		}
+		locked = s.renewExclusive(ctx, statement.Renew, grants, waited, errs)
 		r.add(s.downgradedOf(grants, waited, errs))
 		r.renewLocked(ctx)
 		if len(locked) > 0 || len(r.pending) > 0 {
@@ -73,34 +68,36 @@ func (s *Store) downgradedOf(grants []driver.Grant, which []int, errs []error) (
 	return shares
 }
 
-// renewExclusive renews some of the grants by one statement. Errs gets their errors. If the statement
-// fails on a server because a row is locked, each grant is renewed by itself. renewExclusive returns the
-// grants whose rows are locked; their errors say so.
+// renewExclusive renews some of the grants, each thousand by one statement. Errs gets their errors. If a
+// statement fails on a server because a row is locked, each of its grants is renewed by itself.
+// renewExclusive returns the grants whose rows are locked; their errors say so.
 func (s *Store) renewExclusive(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) (locked []int) {
-	pending := which // grants whose outcome is not known
-	run := s.run()
-	err := s.renewSoon(ctx, func() error {
-		err := s.renewRows(ctx, run, id, grants, pending, errs)
-		if err == nil || s.dialect.renewers == 0 || !s.isRetryable(err) {
+	for pending := range slices.Chunk(which, renewChunk) { // grants whose outcome is not known
+		err := s.renewSoon(ctx, func() error {
+			err := s.renewRows(ctx, id, grants, pending, errs)
+			if err == nil || s.dialect.renewers == 0 || !s.isRetryable(err) {
+				return err
+			}
+			stillLocked, rest, err := s.renewEach(ctx, grants, pending, errs)
+			if pending = rest; err == nil {
+				locked = append(locked, stillLocked...)
+			}
 			return err
+		})
+		if err != nil {
+			for _, i := range pending {
+				errs[i] = err
+			}
 		}
-		locked, pending, err = s.renewEach(ctx, run, grants, pending, errs)
-		return err
-	})
-	if err != nil {
-		for _, i := range pending {
-			errs[i] = err
-		}
-		return nil
 	}
 	return locked
 }
 
 // renewEach renews one grant at a time. It returns the grants whose rows are locked, and after an error
 // also the grants that it did not reach.
-func (s *Store) renewEach(ctx context.Context, run statement.Runner, grants []driver.Grant, which []int, errs []error) (locked, pending []int, err error) {
+func (s *Store) renewEach(ctx context.Context, grants []driver.Grant, which []int, errs []error) (locked, pending []int, err error) {
 	for n, i := range which {
-		err := s.renewRows(ctx, run, statement.RenewAtOnce, grants, []int{i}, errs)
+		err := s.renewRows(ctx, statement.RenewAtOnce, grants, []int{i}, errs)
 		switch {
 		case err == nil:
 		case s.isRetryable(err):
@@ -115,7 +112,7 @@ func (s *Store) renewEach(ctx context.Context, run statement.Runner, grants []dr
 
 // renewRows renews some of the grants by one statement. Unless it fails, errs gets ErrNotHeld for each
 // that was not renewed, and nil for the others.
-func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
+func (s *Store) renewRows(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
 	rows := make([][4]any, len(which))
 	for n, i := range which {
 		g := &grants[i]
@@ -123,7 +120,7 @@ func (s *Store) renewRows(ctx context.Context, run statement.Runner, id statemen
 	}
 	// In one order, so that deadlocks are rare. They are tried again.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
-	renewed, err := run.Renew(ctx, id, sqldb.JSON(rows), len(rows))
+	renewed, err := s.run().Renew(ctx, id, sqldb.JSON(rows), len(rows))
 	if err != nil {
 		return err
 	}
@@ -158,11 +155,6 @@ type shareRenewal struct {
 	// By grant, of a transaction that was committed:
 	errs       []error
 	downgraded []bool // the renewal has completed a downgrade
-}
-
-func newShareRenewal(s *Store, grants []driver.Grant) *shareRenewal {
-	return &shareRenewal{store: s, grants: grants, byName: make(map[string][]int), failed: make(map[string]error),
-		errs: make([]error, len(grants)), downgraded: make([]bool, len(grants))}
 }
 
 // add makes the names of some of the grants pending.

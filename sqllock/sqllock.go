@@ -189,7 +189,7 @@ func (s *Store) Close() (err error) {
 	}
 	s.waiters.close()
 	close(s.closing)
-	// A call may wait for a row without an end, and a transaction for its answer; see endTx.
+	// A call may wait for a row without an end, and a transaction for its answer; see inUnguardedTx.
 	ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 	defer cancel()
 	// A statement that is interrupted costs its connection, so it may end.

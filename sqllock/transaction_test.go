@@ -26,7 +26,7 @@ func TestUnknownCommitIsNotRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{facts: facts}
+	s := &Store{facts: facts, dialect: dialects[Postgres]}
 	ended := fmt.Errorf("commit: %w", &pgError{"57P01"})
 	if !s.isRetryable(ended) {
 		t.Error("a statement before which the server ended the connection is not tried again")
@@ -35,7 +35,7 @@ func TestUnknownCommitIsNotRetried(t *testing.T) {
 		t.Error("a transaction during whose commit the server ended the connection is tried again")
 	}
 	runs := 0
-	_ = s.retryWhileBusy(t.Context(), busyLimit, func() error {
+	_ = s.retryWhileBusy(t.Context(), func() error {
 		runs++
 		return &unknownOutcomeError{ended}
 	})

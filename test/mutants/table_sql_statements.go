@@ -390,15 +390,15 @@ func init() {
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
 		file: "sqllock/renew.go",
-		old:  `locked, pending, err = s.renewEach(ctx, run, grants, pending, errs)`,
-		new:  `locked, pending, err = pending, nil, nil`,
+		old:  `stillLocked, rest, err := s.renewEach(ctx, grants, pending, errs)`,
+		new:  `stillLocked, rest, err := pending, pending[:0], error(nil)`,
 		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
 	})
 	add(mutant{
 		rule: "a lock whose row is locked costs no shared lock its renewal",
 		file: "sqllock/renew.go",
-		old:  `s.renewExclusive(ctx, statement.RenewAtOnce, grants, which, errs)`,
-		new:  `s.renewExclusive(ctx, statement.Renew, grants, which, errs)`,
+		old:  `s.renewExclusive(ctx, statement.RenewAtOnce, grants, exclusive, errs)`,
+		new:  `s.renewExclusive(ctx, statement.Renew, grants, exclusive, errs)`,
 		test: "test/stores/sqlservers TestRenewalsInBothModesBesideALockedRow/mariadb",
 	})
 }
