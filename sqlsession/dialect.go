@@ -80,8 +80,6 @@ type dialect struct {
 	// its server lock. Otherwise it returns errRowLocked or errLostRace, and leaves the
 	// rollback to the caller.
 	lockRow func(ctx context.Context, s *Store, c *conn, key lockKey, token uint64) error
-
-	isRetryable func(error) bool // nothing happened, and another attempt may succeed
 }
 
 var dialects = map[Dialect]*dialect{MySQL: &mysqlDialect, Postgres: &postgresDialect}

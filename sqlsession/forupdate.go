@@ -96,8 +96,10 @@ func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error
 			case held:
 				return 0, last
 			} // otherwise by a contender, the janitor or another program, perhaps for a moment
-		case !s.dialect.isRetryable(err) && !errors.Is(err, errLostRace):
-			return 0, err
+		case !errors.Is(err, errLostRace):
+			if failure := s.facts.Classify(err); !failure.Retry || failure.Ended {
+				return 0, err
+			}
 		}
 		if err := backoff.Sleep(ctx, backoff.Jitter(rowRetryPause)); err != nil {
 			return 0, err

@@ -44,7 +44,6 @@ var mysqlDialect = dialect{
 	setFingerprint: setMySQLFingerprint,
 	raiseToken:     raiseMySQLToken,
 	lockRow:        lockMySQLRow,
-	isRetryable:    func(err error) bool { return sqldb.MySQLNumber(err) == mysqlDeadlock },
 }
 
 // mysqlVariables reads what the store has to know about the server.

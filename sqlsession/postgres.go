@@ -42,7 +42,6 @@ var postgresDialect = dialect{
 	setFingerprint: setPostgresFingerprint,
 	raiseToken:     raisePostgresToken,
 	lockRow:        lockPostgresRow,
-	isRetryable:    func(err error) bool { return sqldb.SQLState(err) == "40001" || sqldb.SQLState(err) == "40P01" },
 }
 
 // isPooledFailure recognizes a statement that this session has not prepared, or that another
