@@ -35,8 +35,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	if len(grants) > 1 { // a single lock waits at once
 		locked = s.renewExclusive(ctx, statement.RenewAtOnce, grants, exclusive, errs)
 	}
-	r := &shareRenewal{store: s, grants: grants, byName: make(map[string][]int), failed: make(map[string]error),
-		errs: make([]error, len(grants)), downgraded: make([]bool, len(grants))}
+	r := &shareRenewal{store: s, grants: grants, errs: errs, downgraded: make([]bool, len(grants)), byName: make(map[string][]int)}
 	r.add(shares)
 	r.add(s.downgradedOf(grants, exclusive, errs))
 	r.renewUnlocked(ctx)
@@ -51,7 +50,6 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 			}
 		}
 	}
-	r.report(errs)
 	if errors.Join(errs...) == nil {
 		return nil
 	}
@@ -146,15 +144,12 @@ const shareChunk = 50
 
 // shareRenewal renews shares of locks by name.
 type shareRenewal struct {
-	store   *Store
-	grants  []driver.Grant
-	byName  map[string][]int // indexes of grants
-	pending []string         // names that are not renewed yet, in one order
-	failed  map[string]error // why the outcome of a name is not known; nil if it is known
-
-	// By grant, of a transaction that was committed:
-	errs       []error
-	downgraded []bool // the renewal has completed a downgrade
+	store      *Store
+	grants     []driver.Grant
+	errs       []error          // by grant
+	downgraded []bool           // by grant: its renewal completes a downgrade
+	byName     map[string][]int // indexes of grants
+	pending    []string         // names that are not renewed yet, in one order
 }
 
 // add makes the names of some of the grants pending.
@@ -171,16 +166,14 @@ func (r *shareRenewal) add(which []int) {
 	r.pending = slices.Compact(r.pending)
 }
 
-// report sets the errors of the grants that were added.
-func (r *shareRenewal) report(errs []error) {
-	for name, all := range r.byName {
-		for _, i := range all {
-			if errs[i] = r.failed[name]; errs[i] != nil {
-				continue
-			}
-			errs[i] = r.errs[i] // no job sets it any more
+// settle records the end of the transaction that renewed names. It was committed if err is nil.
+func (r *shareRenewal) settle(names []string, err error) {
+	for _, name := range names {
+		for _, i := range r.byName[name] {
 			switch {
-			case errs[i] != nil: // it is not held
+			case err != nil: // what the transaction set was rolled back
+				r.errs[i] = err
+			case r.errs[i] != nil: // it is not held
 				r.store.downgraded.remove(r.grants[i].Owner)
 			case r.downgraded[i]:
 				r.store.waiters.notify(name)
@@ -202,10 +195,11 @@ func (r *shareRenewal) renewUnlocked(ctx context.Context) {
 				return err
 			})
 		})
-		r.setFailed(chunk, err)
 		if err == nil {
 			r.pending = append(r.pending, skipped...)
+			chunk = slices.DeleteFunc(chunk, func(name string) bool { return slices.Contains(skipped, name) })
 		}
+		r.settle(chunk, err)
 	}
 }
 
@@ -226,14 +220,7 @@ func (r *shareRenewal) renewLocked(ctx context.Context) {
 		if err == nil && locked != nil {
 			r.pending = append(r.pending, name)
 		}
-		r.setFailed([]string{name}, cmp.Or(err, locked))
-	}
-}
-
-// setFailed records why the outcome of names is not known; nil means that it is known.
-func (r *shareRenewal) setFailed(names []string, err error) {
-	for _, name := range names {
-		r.failed[name] = err
+		r.settle([]string{name}, cmp.Or(err, locked))
 	}
 }
 

@@ -194,7 +194,7 @@ func (s *Store) disown(c *conn) (locks []*heldLock) {
 	if s.main == c {
 		s.main = nil
 	}
-	for h := range s.allLocked() {
+	for _, h := range s.allLocked() {
 		if h.conn == c {
 			locks = append(locks, h)
 		}

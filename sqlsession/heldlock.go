@@ -2,7 +2,7 @@ package sqlsession
 
 import (
 	"context"
-	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -131,14 +131,6 @@ func (s *Store) ofLocked(name string, owner driver.Owner) *heldLock {
 	return nil
 }
 
-func (s *Store) allLocked() iter.Seq[*heldLock] {
-	return func(yield func(*heldLock) bool) {
-		for _, locks := range s.locks {
-			for _, h := range locks {
-				if !yield(h) {
-					return
-				}
-			}
-		}
-	}
+func (s *Store) allLocked() []*heldLock {
+	return slices.Concat(slices.Collect(maps.Values(s.locks))...)
 }

@@ -22,7 +22,7 @@ func (s *Store) monitor(now time.Time) (next time.Time) {
 	defer s.mu.Unlock()
 	next = now.Add(probeEvery)
 	busy := make(map[*conn]bool)
-	for h := range s.allLocked() {
+	for _, h := range s.allLocked() {
 		if h.conn != nil {
 			busy[h.conn] = true
 		}
