@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	oneJob := req.Fair || req.Mode != (driver.Mode{}) || req.Queue && s.places.Has(placeText(&req))
 	// An attempt may keep other writers out even if it is refused. So a name that was
 	// refused is read first.
-	if s.refused.has(req.Name) && (oneJob || s.scheme == Row) {
+	if s.refused.Has(req.Name) && (oneJob || s.scheme == Row) {
 		if err := s.readBlocker(ctx, &req); err != nil {
 			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
 		}
@@ -37,15 +37,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	}
 	for range maxRaces {
 		token, err := s.attempt(ctx, &req)
+		if err == nil {
+			s.refused.Put(req.Name, token == 0)
+			if token != 0 {
+				return granted(&req, token), nil
+			}
+			err = s.readBlocker(ctx, &req)
+		}
 		if err != nil {
-			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
-		}
-		if token != 0 {
-			s.refused.remove(req.Name)
-			return granted(&req, token), nil
-		}
-		s.refused.add(req.Name)
-		if err := s.readBlocker(ctx, &req); err != nil {
 			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
 		}
 		// Either the lock was released in between, or it has no row yet.
@@ -84,7 +83,7 @@ func (s *Store) attempt(ctx context.Context, req *driver.Request) (uint64, error
 		return err
 	}})
 	if isRefusal(err) {
-		s.refused.add(req.Name)
+		s.refused.Put(req.Name, true)
 	}
 	if err != nil {
 		return 0, err // the job may still set token
@@ -103,17 +102,14 @@ func (s *Store) runAcquire(ctx context.Context, run statement.Runner, req *drive
 
 // readVersion returns a row's version, zero if the row does not exist, or why req is refused.
 func readVersion(ctx context.Context, run statement.Runner, req *driver.Request) (version int64, err error) {
-	var held bool
-	var holder string
-	var ms int64
-	err = run.One(ctx, statement.Current, []any{req.Name, req.Owner.Hex()}, &version, &held, &holder, &ms)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, nil
-	case err == nil && held:
-		err = refusal(req, share.DecodeHeld(version, holder, 0, ms))
+	lock, _, err := readRow(ctx, run, statement.ReadRow, req)
+	if err != nil || lock == nil {
+		return 0, err
 	}
-	return version, err
+	if lock.Of(req.Owner.Hex()) == nil {
+		err = refusal(req, lock)
+	}
+	return lock.Row().Token, err
 }
 
 // readBlocker returns why req would be refused, or nil, as a call of its own.

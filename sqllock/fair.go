@@ -112,11 +112,11 @@ func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver
 		}
 		return driver.Grant{}, err
 	case refusal == nil:
-		s.refused.remove(req.Name)
+		s.refused.Put(req.Name, false)
 		s.places.Remove(place)
 		return granted(&req, token), nil
 	}
-	s.refused.add(req.Name)
+	s.refused.Put(req.Name, true)
 	if keepsPlace(&req, refusal) && !young {
 		s.places.Add(req.Name, place, req.TTL)
 	}

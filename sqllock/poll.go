@@ -116,7 +116,7 @@ func (s *Store) wakeLocked(name string, head sql.NullString) {
 		case !w.req.Fair:
 			w.wake()
 		case !head.Valid || head.String == w.owner:
-			s.refused.remove(name)
+			s.refused.Put(name, false)
 			w.wake()
 		}
 	}
@@ -187,7 +187,7 @@ func (s *Store) wakeSharesLocked(p *polledShares, result *notify.Result) {
 		}
 		woken++
 		result.Moving = true
-		s.refused.remove(p.name)
+		s.refused.Put(p.name, false)
 		w.wake()
 	}
 }

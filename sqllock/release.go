@@ -19,8 +19,8 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	defer settled()
-	downgraded := s.downgraded.has(grant.Owner)
-	defer s.downgraded.remove(grant.Owner)
+	downgraded := s.downgraded.Has(grant.Owner)
+	defer s.downgraded.Put(grant.Owner, false)
 	released, err := s.releaseLock(ctx, &grant)
 	switch {
 	case err != nil:

@@ -24,7 +24,7 @@ const renewChunk = 1000
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	var exclusive, shares []int
 	for i := range grants {
-		if isListed(&grants[i]) || s.downgraded.has(grants[i].Owner) {
+		if isListed(&grants[i]) || s.downgraded.Has(grants[i].Owner) {
 			shares = append(shares, i)
 		} else {
 			exclusive = append(exclusive, i)
@@ -59,7 +59,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 // downgradedOf returns those of the grants that are not held because of a downgrade that came between.
 func (s *Store) downgradedOf(grants []driver.Grant, which []int, errs []error) (shares []int) {
 	for _, i := range which {
-		if errors.Is(errs[i], driver.ErrNotHeld) && s.downgraded.has(grants[i].Owner) {
+		if errors.Is(errs[i], driver.ErrNotHeld) && s.downgraded.Has(grants[i].Owner) {
 			shares = append(shares, i)
 		}
 	}
@@ -174,7 +174,7 @@ func (r *shareRenewal) settle(names []string, err error) {
 			case err != nil: // what the transaction set was rolled back
 				r.errs[i] = err
 			case r.errs[i] != nil: // it is not held
-				r.store.downgraded.remove(r.grants[i].Owner)
+				r.store.downgraded.Put(r.grants[i].Owner, false)
 			case r.downgraded[i]:
 				r.store.waiters.notify(name)
 			}

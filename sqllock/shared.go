@@ -177,12 +177,12 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	if err := checkContext(ctx, "downgrade"); err != nil {
 		return err
 	}
-	s.downgraded.add(grant.Owner)
+	s.downgraded.Put(grant.Owner, true)
 	downgraded, err := s.editShares(ctx, "downgrade", grant.Name, func(lock *share.Lock) bool {
 		return lock.Downgrade(grant.Owner.Hex(), lastToken(&grant))
 	})
 	if err == nil && !downgraded {
-		s.downgraded.remove(grant.Owner)
+		s.downgraded.Put(grant.Owner, false)
 		err = driver.ErrNotHeld
 	}
 	return err

@@ -36,6 +36,7 @@ import (
 	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/places"
+	"github.com/dlock-go/dlock/sqllock/internal/set"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -72,8 +73,8 @@ type Store struct {
 	reading    chan struct{}         // holds an element for each reader
 	renewing   chan struct{}         // holds an element for each renewal that is not a writer
 	batches    batch.Queue           // jobs that wait to write
-	refused    set[string]           // names whose last attempt was refused
-	downgraded set[driver.Owner]     // whose exclusive locks became shared ones, until they release them
+	refused    set.Set[string]       // names whose last attempt was refused
+	downgraded set.Set[driver.Owner] // whose exclusive locks became shared ones, until they release them
 	busy       atomic.Pointer[error] // why calls had to be tried again; nil after a call that succeeded
 	places     places.Recent
 	waiters    waiters
@@ -108,8 +109,8 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		renewing:   make(chan struct{}, dialect.renewers),
 		waiters: waiters{unpublishNow: make(chan struct{}, 1),
 			PollGroup: sqldb.NewPollGroup(func(name string, _ *waiter) any { return name })},
-		refused: set[string]{max: maxHints},
 	}
+	s.refused.Max, s.batches.BlockedNames.Max = maxHints, maxHints
 	s.batches.Writing, s.batches.Alone, s.batches.Batch = s.writing, s.runAlone, s.runBatch
 	if dialect.blockedLimit < busyLimit {
 		s.batches.IsBlocked, s.batches.Limit, s.batches.Blocked = s.isRetryable, busyLimit, make(chan struct{}, 1)
@@ -174,6 +175,9 @@ func (s *Store) Traits() driver.Traits {
 		OneMachine:      s.dialect.oneMachine,
 	}
 }
+
+// maxHints bounds a set of names that the store may forget.
+const maxHints = 10_000
 
 // closeGrace is how long Close lets transactions and background work go on that have begun.
 const closeGrace = 200 * time.Millisecond

@@ -102,8 +102,8 @@ func init() {
 	add(mutant{
 		rule: "calls that other transactions block leave a writer to other calls",
 		file: "sqllock/internal/batch/batch.go",
-		old:  `q.setBlocked(j.Name, blocked)`,
-		new:  `q.setBlocked("", blocked)`,
+		old:  `q.BlockedNames.Put(j.Name, blocked)`,
+		new:  `q.BlockedNames.Put("", blocked)`,
 		test: "sqllock/internal/batch TestBlockedJobsLeaveAWriter",
 	})
 	add(mutant{

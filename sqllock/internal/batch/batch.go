@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/set"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -45,12 +46,14 @@ type Queue struct {
 	IsBlocked func(error) bool
 	Limit     time.Duration
 	Blocked   chan struct{}
+	// BlockedNames are those of the jobs that other transactions blocked. A name that it forgets delays
+	// other jobs once more.
+	BlockedNames set.Set[string]
 	// Batch runs jobs in one transaction. undone reports that it failed and wrote nothing.
 	Batch func(jobs []*Job) (undone bool, err error)
 
-	mu      sync.Mutex
-	jobs    []*Job
-	blocked map[string]bool // names of jobs that other transactions blocked
+	mu   sync.Mutex
+	jobs []*Job
 }
 
 // Outcome is what became of a job.
@@ -68,7 +71,7 @@ func (q *Queue) Do(ctx context.Context, j *Job) (Outcome, error) {
 	if ctx.Err() != nil { // another caller could run the job
 		return Dropped, ctx.Err()
 	}
-	if q.isBlocked(j.Name) { // in a transaction it would block other jobs, too
+	if q.BlockedNames.Has(j.Name) { // in a transaction it would block other jobs, too
 		return q.runAlone(ctx, j, q.Blocked)
 	}
 	j.done = make(chan struct{})
@@ -146,8 +149,8 @@ func (q *Queue) runOnce(ctx context.Context, j *Job, limits ...chan struct{}) (O
 func (q *Queue) runWhileBlocked(ctx context.Context, j *Job, err error) error {
 	for began := time.Now(); ; {
 		blocked := err != nil && q.IsBlocked != nil && q.IsBlocked(err)
-		if ctx.Err() == nil {
-			q.setBlocked(j.Name, blocked)
+		if ctx.Err() == nil && j.Name != "" {
+			q.BlockedNames.Put(j.Name, blocked)
 		}
 		if !blocked || time.Since(began) >= q.Limit {
 			return err
@@ -160,38 +163,12 @@ func (q *Queue) runWhileBlocked(ctx context.Context, j *Job, err error) error {
 	}
 }
 
-// maxBlocked bounds what is remembered. A name that is forgotten delays other jobs once more.
-const maxBlocked = 1000
-
-// setBlocked notes whether other transactions block the jobs for a name.
-func (q *Queue) setBlocked(name string, blocked bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case name == "":
-	case !blocked:
-		delete(q.blocked, name)
-	case q.blocked == nil || len(q.blocked) >= maxBlocked:
-		q.blocked = map[string]bool{name: true}
-	default:
-		q.blocked[name] = true
-	}
-}
-
-func (q *Queue) isBlocked(name string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.blocked[name]
-}
-
 func (q *Queue) add(j *Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := len(q.jobs)
 	if j.Urgent {
-		if first := slices.IndexFunc(q.jobs, func(other *Job) bool { return !other.Urgent }); first >= 0 {
-			at = first
-		}
+		at = 0
 	}
 	q.jobs = slices.Insert(q.jobs, at, j)
 }

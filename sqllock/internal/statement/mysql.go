@@ -103,7 +103,7 @@ ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`
 		Unpublish:    `{limit}DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
 		DeleteLocks:  `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY) WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		DeletePlaces: `{limit}DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
-	}.withWords("{key}", "`key`", "{fair}", `fair = 1`, "{no}", `0`, "{greatest}", `GREATEST`,
+	}.withWords("{key}", "`key`", "{fair}", `fair = 1`, "{greatest}", `GREATEST`,
 		// No empty text: MariaDB takes it for NULL in mode EMPTY_STRING_IS_NULL.
 		"{noholder}", `'{}'`, "{from}", `COALESCE(?1, x'00')`, "{limit}", mysqlLimit, "{limited}", "")
 }

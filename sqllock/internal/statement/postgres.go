@@ -102,6 +102,6 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.e
 		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE {limited}q.name = w.name AND q.owner = w.owner AND NOT fair`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT jsonb_array_elements_text(?1:json))
 	AND expires <= {now} - ?2:int AND token <= ?3:int`,
-	}.withWords("{key}", `key`, "{fair}", `fair`, "{no}", `false`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`,
+	}.withWords("{key}", `key`, "{fair}", `fair`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`,
 		"{limit}", "", "{limited}", postgresLimited)
 }

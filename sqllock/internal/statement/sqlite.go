@@ -76,5 +76,5 @@ SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
 ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
 		Unpublish:   `DELETE FROM {queue} WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND token <= ?3`,
-	}.withWords("{key}", `key`, "{fair}", `fair = 1`, "{no}", `0`, "{greatest}", `max`, "{noholder}", `''`, "{from}", `?1`, "{limit}", "", "{limited}", "")
+	}.withWords("{key}", `key`, "{fair}", `fair = 1`, "{greatest}", `max`, "{noholder}", `''`, "{from}", `?1`, "{limit}", "", "{limited}", "")
 }

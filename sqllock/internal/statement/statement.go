@@ -23,7 +23,6 @@ const (
 	Acquire               // name, owner, ttl, holder, token that the row must have or 0, span -> token
 	AcquireFair           // the same, unless another owner heads the queue
 	InsertFree            // name: a row without an owner, if there is none
-	Current               // name, owner -> token, whether another owner holds it, holder, remaining
 	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
 	// is another owner and the lock is not the owner's.
 	Blocker     // name, owner -> token, holder, remaining
@@ -66,7 +65,7 @@ const (
 
 // texts are statements with the placeholders of sqldb.Tables.Expand, and of words that the dialects
 // write differently: {key} is the column of that name, {fair} the condition that a place is that of a
-// fair waiter, {no} the literal for false, {greatest} the function, {noholder} the holder of a free
+// fair waiter, {greatest} the function, {noholder} the holder of a free
 // lock, and {from} the first argument, a name. A statement that begins with {limit}, or whose condition
 // begins with {limited}, waits for a second at most for a row that another transaction keeps locked: a
 // statement that runs alone keeps a writer from other calls meanwhile, and goes on if its caller has left.
@@ -94,7 +93,6 @@ const (
 
 // commonTexts are the statements of which the dialects write no more than words differently.
 var commonTexts = texts{
-	Current: `SELECT token, coalesce(owner <> ?2:text AND expires > {now}, {no}), holder, expires - {now} FROM {locks} WHERE name = ?1:text`,
 	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
 UNION ALL SELECT 0, {noholder}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 	AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})
