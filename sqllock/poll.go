@@ -19,7 +19,9 @@ import (
 func (s *Store) poll() {
 	source := s.dialect.follow(s)
 	defer source.Stop()
-	defer s.publishWaiters()()
+	done := make(chan struct{})
+	defer close(done)
+	s.work.Go(func() { s.publishWaiters(done) })
 	schedule := source.Schedule
 	timer := time.NewTimer(0)
 	defer timer.Stop()

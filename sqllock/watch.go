@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -101,29 +100,20 @@ const (
 	publishRefresh = 10 * time.Second
 )
 
-// publishWaiters writes the rows of waiters until stop is called, which deletes what is
-// left. It runs beside the polling, which must not wait for a writer.
-func (s *Store) publishWaiters() (stop func()) {
-	done := make(chan struct{})
-	var work sync.WaitGroup
-	work.Go(func() {
-		ticker := time.NewTicker(publishAfter)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				s.unpublish()
-				return
-			case now := <-ticker.C:
-				s.publish(now)
-			case <-s.waiters.unpublishNow:
-			}
-			s.unpublish()
+// publishWaiters writes the rows of waiters until done is closed, and then deletes what is left. It runs
+// beside the polling, which must not wait for a writer.
+func (s *Store) publishWaiters(done <-chan struct{}) {
+	ticker := time.NewTicker(publishAfter)
+	defer ticker.Stop()
+	for open := true; open; {
+		select {
+		case <-done:
+			open = false
+		case now := <-ticker.C:
+			s.publish(now)
+		case <-s.waiters.unpublishNow:
 		}
-	})
-	return func() {
-		close(done)
-		work.Wait()
+		s.unpublish()
 	}
 }
 
