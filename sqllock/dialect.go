@@ -82,8 +82,9 @@ const (
 	spareConns  = 1
 )
 
-// A statement waits for a second at most for a row that is locked: a transaction keeps rows locked itself, and
-// a writer is kept from other calls. Jobs whose transaction waited so long run alone.
+// A statement waits for a row that another transaction keeps locked for a second at most, because meanwhile
+// it occupies a writer, and its own transaction keeps other rows locked. Jobs whose transaction waited for so
+// long run alone.
 const (
 	serverBlockedLimit = time.Second / 2
 	mysqlLockWait      = sqldb.MySQLLimitIdle + `, @dlock_lock_wait = @@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1`

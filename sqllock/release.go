@@ -53,9 +53,9 @@ func (s *Store) releaseLock(ctx context.Context, grant *driver.Grant) (released 
 }
 
 func (s *Store) deletePlaces(ctx context.Context, grant *driver.Grant) error {
-	owner := grant.Owner.Hex()
+	owner, short := grant.Owner.Hex(), shortOwner(grant.Owner)
 	first, last := otherPlaces(grant.Owner)
-	s.places.Remove(owner, first+kindExclusive[1:], first+kindShared[1:])
+	s.places.Remove(owner, short+kindExclusive, short+kindShared) // those of permits expire
 	_, err := s.runStatement(ctx, "release", grant.Name, statement.DeletePlacesOf, grant.Name, owner, first, last)
 	return err
 }

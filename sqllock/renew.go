@@ -66,7 +66,7 @@ func (s *Store) downgradedOf(grants []driver.Grant, which []int, errs []error) (
 	return shares
 }
 
-// renewExclusive renews some of the grants, each thousand by one statement. Errs gets their errors. If a
+// renewExclusive renews some of the grants, each thousand by one statement, and sets their errors. If a
 // statement fails on a server because a row is locked, each of its grants is renewed by itself.
 // renewExclusive returns the grants whose rows are locked; their errors say so.
 func (s *Store) renewExclusive(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) (locked []int) {

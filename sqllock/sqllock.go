@@ -9,9 +9,10 @@
 //	client := dlock.New(store, nil)
 //
 // On a server a store uses two connections of the pool, and a third to renew locks while both are
-// busy. A call whose caller has left may keep its connection for longer. PostgreSQL notifies waiters by LISTEN on one more connection, if the pool allows
-// three and no pooler is in between. Otherwise one of the two connections polls for all waiters.
-// In SQLite a store uses one connection to write and up to eight to read.
+// busy. A call whose caller has left may keep its connection for longer. PostgreSQL notifies waiters
+// by LISTEN on one more connection, if the pool allows three and no pooler is in between. Otherwise
+// one of the two connections polls for all waiters. In SQLite a store uses one connection to write
+// and up to eight to read.
 //
 // Only the clock of the database counts. With SQLite that is the wall clock of the machine: a
 // step forward ends locks early, which the fencing token survives; a step back ends them late.

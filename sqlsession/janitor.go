@@ -61,11 +61,11 @@ func (s *Store) cleanOn(conn *sql.Conn) error {
 	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
 	defer cancel()
 	claim, interval := s.bind(janitorClaim, sqldb.JanitorInterval.Milliseconds())
-	started, err := conn.ExecContext(ctx, claim, interval...)
+	claimed, err := conn.ExecContext(ctx, claim, interval...)
 	if err != nil {
 		return err
 	}
-	if n, err := started.RowsAffected(); err != nil || n == 0 {
+	if n, err := claimed.RowsAffected(); err != nil || n == 0 {
 		return err
 	}
 	if err := sqldb.ExecAll(ctx, conn, s.server.limitIdle); err != nil {
