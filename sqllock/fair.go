@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -108,7 +109,7 @@ func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver
 	switch {
 	case err != nil:
 		if req.Queue {
-			s.places.AddUnknown(req.Name, place, req.TTL)
+			s.places.Add(req.Name, place, req.TTL, err)
 		}
 		return driver.Grant{}, err
 	case refusal == nil:
@@ -118,7 +119,7 @@ func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver
 	}
 	s.refused.Put(req.Name, true)
 	if keepsPlace(&req, refusal) && !young {
-		s.places.Add(req.Name, place, req.TTL)
+		s.places.Add(req.Name, place, req.TTL, nil)
 	}
 	return driver.Grant{}, refusal
 }
@@ -138,12 +139,8 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: s.dialect.prefersTx, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(ctx, run, req)
 	}})
-	if err != nil { // a place that the server has taken is deleted when the lock is granted
-		s.places.AddUnknown(req.Name, place, req.TTL)
-		return err
-	}
-	s.places.Add(req.Name, place, req.TTL)
-	return refusal
+	s.places.Add(req.Name, place, req.TTL, err) // so that a place is deleted when the lock is granted
+	return cmp.Or(err, refusal)
 }
 
 // takePlace takes or keeps a place. Places that expired are deleted first: a waiter that

@@ -73,30 +73,19 @@ func (r *Recent) Attempt(text string) State {
 	return Old
 }
 
-// Add notes that a place was just taken or kept.
-func (r *Recent) Add(name, text string, ttl time.Duration) {
+// Add notes that a place was just taken or kept, if err is nil. Otherwise the place may have been taken: Add
+// notes that, unless the place is known to exist.
+func (r *Recent) Add(name, text string, ttl time.Duration, err error) {
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addLocked(name, text, ttl)
-}
-
-// AddUnknown notes that a place may just have been taken, unless it is known to exist.
-func (r *Recent) AddUnknown(name, text string, ttl time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if own := r.places[text]; own == nil || own.expired(time.Now()) {
-		r.addLocked(name, text, ttl).unknown = true
+	if own := r.places[text]; err != nil && own != nil && !own.expired(now) {
+		return
 	}
-}
-
-func (r *Recent) addLocked(name, text string, ttl time.Duration) *writtenPlace {
 	if r.places == nil || len(r.places) >= maxPlaces {
 		r.places = make(map[string]*writtenPlace)
 	}
-	now := time.Now()
-	added := &writtenPlace{name: name, ttl: ttl, attempted: now, written: now}
-	r.places[text] = added
-	return added
+	r.places[text] = &writtenPlace{name: name, ttl: ttl, attempted: now, written: now, unknown: err != nil}
 }
 
 // Has reports whether the place exists, or may exist.

@@ -1,6 +1,7 @@
 package places
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -30,9 +31,9 @@ func TestPlaceIsDue(t *testing.T) {
 		}
 		const ttl = 10 * time.Second
 		expect("a", Missing)
-		p.Add("x", "a", ttl)
-		p.Add("x", "b", ttl)
-		p.Add("x", "c", ttl)
+		p.Add("x", "a", ttl, nil)
+		p.Add("x", "b", ttl, nil)
+		p.Add("x", "c", ttl, nil)
 		time.Sleep(ttl/renewAfter - 1)
 		expect("a", Young)
 		time.Sleep(time.Nanosecond)
@@ -53,7 +54,7 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 		var p Recent
 		const ttl = 8 * time.Second
 		for _, text := range []string{"a", "b", "c", "silent"} {
-			p.Add("x", text, ttl)
+			p.Add("x", text, ttl, nil)
 		}
 		time.Sleep(time.Second)
 		p.Attempt("b")
@@ -106,7 +107,7 @@ func TestPlacesAreRenewedTogether(t *testing.T) {
 func TestUrgentPlaceIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Recent
-		p.Add("x", "a", 8*time.Second)
+		p.Add("x", "a", 8*time.Second, nil)
 		time.Sleep(4*time.Second - 1)
 		p.Begin()
 		p.End()
@@ -124,7 +125,7 @@ func TestUrgentPlaceIsRenewed(t *testing.T) {
 func TestPlacesAreForgotten(t *testing.T) {
 	var p Recent
 	for i := range 2 * maxPlaces {
-		p.Add("x", fmt.Sprint(i), time.Hour)
+		p.Add("x", fmt.Sprint(i), time.Hour, nil)
 	}
 	if len(p.places) > maxPlaces {
 		t.Errorf("%d places are remembered, want %d at most", len(p.places), maxPlaces)
@@ -136,7 +137,7 @@ func TestPlacesAreForgotten(t *testing.T) {
 func TestUnknownPlaceIsFoundOut(t *testing.T) {
 	for _, exists := range []bool{true, false} {
 		var p Recent
-		p.AddUnknown("x", "a", time.Hour)
+		p.Add("x", "a", time.Hour, errors.New("lost"))
 		if !p.Has("a") || p.Attempt("a") != Old {
 			t.Error("a place that may exist is not renewed")
 		}
