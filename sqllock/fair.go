@@ -161,12 +161,8 @@ func takePlace(ctx context.Context, run statement.Runner, req *driver.Request) e
 // place exists.
 func (s *Store) keepPlaces(ctx context.Context, place string) (kept bool, err error) {
 	for {
-		switch s.places.Attempt(place) {
-		case places.Young:
-			return true, nil
-		case places.Missing:
-			return false, nil
-		case places.Old:
+		if state := s.places.Attempt(place); state != places.Old {
+			return state == places.Young, nil
 		}
 		if underway := s.places.Begin(); underway != nil {
 			select {
