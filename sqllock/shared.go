@@ -18,10 +18,7 @@ import (
 // listed is the Handle of a grant that is in such a list from the beginning.
 type listed struct{}
 
-func isListed(grant *driver.Grant) bool {
-	_, ok := grant.Handle.(listed)
-	return ok
-}
+func isListed(grant *driver.Grant) bool { return grant.Handle == listed{} }
 
 // acquireShare makes an attempt for a shared lock or a permit, in a transaction.
 func acquireShare(ctx context.Context, run statement.Runner, req *driver.Request) (token uint64, err error) {

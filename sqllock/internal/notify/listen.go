@@ -147,16 +147,13 @@ func checkConn(ctx context.Context, conn *sql.Conn) error {
 		known = pgx.PID()
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = conn.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&pid)
 	}
-	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
-		return err
+	if err == nil && pid != known {
+		err = errPooler
 	}
-	if pid != known {
-		return errPooler
-	}
-	return nil
+	return err
 }
 
 // receive passes on notifications until the connection fails.
