@@ -353,6 +353,20 @@ func init() {
 		test: "test/stores/sqlservers TestRenewalBesideADowngrade/mariadb",
 	})
 	add(mutant{
+		rule: "a downgrade compares the token (SQL)",
+		file: "sqllock/internal/share/share.go",
+		old:  `s == nil || s.Token != token || l.Mode.Limit > 0`,
+		new:  `s == nil || l.Mode.Limit > 0`,
+		test: "sqllock/internal/share TestDowngrade",
+	})
+	add(mutant{
+		rule: "the queue does not refuse a fair holder that asks again",
+		file: "sqllock/internal/statement/statement.go",
+		old:  `AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})`,
+		new:  ``,
+		test: "test/stores/sqlservers TestFairHolderAsksAgain/mariadb/row",
+	})
+	add(mutant{
 		rule: "an exclusive lock is granted with its place, although its owner did not hear of it",
 		file: "sqllock/internal/places/places.go",
 		old:  `own != nil && !own.expired(time.Now())`,
