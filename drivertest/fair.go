@@ -52,13 +52,15 @@ var fairClauses = []clause{
 		id: "fair-holder", needs: []need{needFair},
 		demand: `Store.Acquire: "Acquire is idempotent per owner", also for a fair holder with waiters in the queue`,
 		pair: func(p *probe, a, b *peer) {
-			name := p.name("x")
-			req, next := p.queued(name), p.queued(name)
-			grant := a.acquire(req)
-			b.mustQueue(next)
-			a.again(req, grant)
-			a.released(grant)
-			b.released(b.acquire(next))
+			for _, waiter := range []*peer{b, a} {
+				name := p.name("x")
+				req, next := p.queued(name), p.queued(name)
+				grant := a.acquire(req)
+				waiter.mustQueue(next)
+				a.again(req, grant)
+				a.released(grant)
+				waiter.released(waiter.acquire(next))
+			}
 		},
 	},
 	{
