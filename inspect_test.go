@@ -187,7 +187,7 @@ func (s slowList) Traits() driver.Traits {
 }
 
 func (s slowList) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return deaf{s.Store}.List(ctx, prefix)
+	return deaf(s).List(ctx, prefix)
 }
 
 // TestFindByListingIsBounded: RequestTimeout also bounds Find in a store that has to list, such as an SQL

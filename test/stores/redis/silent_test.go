@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
@@ -63,21 +64,22 @@ func TestAttemptInTheQueueIsNotSent(t *testing.T) {
 		store, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
 		acquireAndRelease(t, store, protocol)
 		p.Hold()
+		var sent sync.WaitGroup
 		attempt := func(limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			_, err := store.Acquire(ctx, driver.Request{Name: "queued", Owner: driver.NewOwner(), TTL: time.Minute})
 			return err
 		}
-		var hanging sync.WaitGroup
-		for range 20 { // more than the pipelines that a process sends at a time
-			hanging.Go(func() { _ = attempt(2 * time.Second) })
-			time.Sleep(10 * time.Millisecond) // so that each has a pipeline of its own
-		}
-		if err := attempt(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || !driver.Unchanged(err) {
-			t.Errorf("Acquire: %v; want DeadlineExceeded, marked as not sent", err)
-		}
-		hanging.Wait()
+		await.Until(t, "an attempt that ends in the queue is marked as not sent", func() bool {
+			sent.Go(func() { _ = attempt(2 * time.Second) }) // until there are more than a process sends at a time
+			err := attempt(50 * time.Millisecond)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire: %v; want DeadlineExceeded", err)
+			}
+			return driver.Unchanged(err)
+		})
+		sent.Wait()
 		p.Deliver()
 	})
 }

@@ -375,7 +375,7 @@ func (c *leavingContext) Err() error {
 		return c.Context.Err()
 	}
 	c.cancel()
-	time.Sleep(200 * time.Millisecond) // until the caller has left
+	<-time.After(200 * time.Millisecond) // until the caller has left
 	return nil
 }
 

@@ -126,7 +126,7 @@ func TestRestOfLostLockIsRemovedAfterAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	happens(t, lost, "the removal of the companion")
-	time.Sleep(7 * time.Second) // longer than a call waits for a connection, less than the session's timeout
+	<-time.After(7 * time.Second) // longer than a call waits for a connection, less than the session's timeout
 	p.Hang(false)
 	p.Reset()
 	eventually(t, "another owner is granted the lock", func() bool {
