@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,4 +110,64 @@ type abandoning struct{ slowStore }
 func (*abandoning) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
 	<-ctx.Done()
 	return driver.Grant{}, context.Cause(ctx)
+}
+
+// rejecting is a store that rejects acquisitions, and is slow to release.
+type rejecting struct {
+	*memlock.Store
+	reason error
+}
+
+func (r rejecting) Acquire(context.Context, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, r.reason
+}
+
+func (r rejecting) Release(ctx context.Context, grant driver.Grant) error {
+	time.Sleep(time.Second)
+	return r.Store.Release(ctx, grant)
+}
+
+// TryLock behind an attempt that the store rejected returns the reason, not that the lock is
+// held.
+func TestTryLockBehindARejectedAttemptReturnsTheReason(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		reason := errors.New("no permission")
+		c := dlock.New(rejecting{store, reason}, nil)
+		defer c.Close()
+		for range 2 {
+			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, reason) || errors.Is(err, dlock.ErrHeld) {
+				t.Errorf("TryLock: %v; want %v", err, reason)
+			}
+		}
+	})
+}
+
+// slowDenial is a remote store that rejects every attempt, and is slow to say so.
+type slowDenial struct{ slowStore }
+
+func (s *slowDenial) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
+	select {
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	case <-time.After(s.delay):
+		return driver.Grant{}, driver.ErrDenied
+	}
+}
+
+// Callers behind attempts that the store rejected are not in an outage: each has a
+// RequestTimeout for its own attempt.
+func TestRejectedAttemptsAreNotAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowDenial{slowStore{Store: store, delay: 900 * time.Millisecond}}, nil)
+		defer c.Close()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := c.Lock(t.Context(), "x"); !errors.Is(err, dlock.ErrDenied) || errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("Lock: %v; want ErrDenied", err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }

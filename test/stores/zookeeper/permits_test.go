@@ -304,3 +304,88 @@ func TestWaiterOutlivesMismatch(t *testing.T) {
 		}
 	}
 }
+
+// TestPermitsOfCuratorCount: leases of an InterProcessSemaphoreV2 count, wake waiters, are listed
+// and can be broken. A waiter has a place in Curator's queue, and no lease unless it is the first.
+func TestPermitsOfCuratorCount(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store := open(t, server.URL())
+	two := driver.Mode{Limit: 2}
+	createContainers(t, conn, "/n", "/n/leases")
+	theirs := createSequential(t, conn, "/n/leases/_c_11111111-2222-3333-4444-555555555555-lease-")
+	grant := acquire(t, store, requestIn(two, "n"))
+	if _, err := store.Acquire(t.Context(), requestIn(two, "n")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("a third permit of two: %v; want ErrHeld", err)
+	}
+	var waiters []driver.Request
+	for range 2 {
+		req := requestIn(two, "n")
+		req.Queue = true
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("a waiter: %v; want ErrHeld", err)
+		}
+		waiters = append(waiters, req)
+	}
+	if leases, places := nodeKinds(t, conn, "n/leases"), nodeKinds(t, conn, "n/locks"); len(leases) != 3 || len(places) != 2 {
+		t.Errorf("%d leases and %d places; want those of two holders and the first waiter, and two places", len(leases), len(places))
+	}
+	var broken uint64
+	for info, err := range store.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode != two || info.Waiters != 2 {
+			t.Errorf("a holder is listed as %+v", info)
+		}
+		if info.Token != grant.Token {
+			broken = info.Token
+		}
+	}
+	if err := store.Break(t.Context(), "n", broken); err != nil {
+		t.Errorf("Break of Curator's lease: %v", err)
+	}
+	if there, _, err := conn.Exists(theirs); err != nil || there {
+		t.Errorf("Curator's lease exists after Break: %v, %v", there, err)
+	}
+	first := acquire(t, store, waiters[0])
+	release(t, store, grant)
+	second := acquire(t, store, waiters[1])
+	release(t, store, first)
+	release(t, store, second)
+	if left := slices.Concat(contenders(t, conn, "n"), nodeKinds(t, conn, "n/leases"), nodeKinds(t, conn, "n/locks")); len(left) > 0 {
+		t.Errorf("after all releases the nodes are %q", left)
+	}
+}
+
+// TestLostAnswersOfPermits: the answers to the creation of a permit's nodes, to taking a place and
+// to taking the first waiter's lease are lost. No node is there twice, and none is left.
+func TestLostAnswersOfPermits(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	store, p := throughProxy(t, server, "")
+	for i, kind := range []string{"1-lock-", "/locks/_c_", "/leases/_c_"} {
+		name := "n" + string(rune('0'+i))
+		other := open(t, server.URL())
+		grant := acquire(t, other, requestIn(limitOne, name))
+		lost := p.LoseReply(sends(opMulti, kind), true)
+		req := requestIn(limitOne, name)
+		req.Queue = true
+		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s: %v; want ErrHeld", kind, err)
+		}
+		happens(t, lost, "the lost answer")
+		nodes, leases, places := contenders(t, conn, name), nodeKinds(t, conn, name+"/leases"), nodeKinds(t, conn, name+"/locks")
+		if len(nodes) != 2 || len(leases) != 2 || len(places) != 1 {
+			t.Errorf("%s: the nodes are %q, %q and %q; want two, two leases and one place", kind, nodes, leases, places)
+		}
+		release(t, other, grant)
+		release(t, store, acquire(t, store, req))
+		left := slices.Concat(contenders(t, conn, name), nodeKinds(t, conn, name+"/leases"), nodeKinds(t, conn, name+"/locks"))
+		if len(left) > 0 {
+			t.Errorf("%s: after all releases the nodes are %q", kind, left)
+		}
+	}
+}

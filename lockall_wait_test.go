@@ -1,0 +1,173 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memlock"
+)
+
+func TestLockAllWaitLimitIsForAllNames(t *testing.T) {
+	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
+		b, d := mustLock(t, other, t.Context(), "b"), mustLock(t, other, t.Context(), "d")
+		time.AfterFunc(700*time.Millisecond, func() { mustUnlock(t, b) })
+		start := time.Now()
+		_, err := c.LockAll(t.Context(), []string{"a", "b", "c", "d"}, append(opts, dlock.WithWait(time.Second))...)
+		if !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("LockAll: %v", err)
+		}
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("waited %v", waited)
+		}
+		mustUnlock(t, d)
+	})
+}
+
+// The first attempt does not count as waiting, for LockAll as for Lock. A LockAll that has
+// waited for one name has that much less time for the others.
+func TestLockAllWaitLimitBeginsWithTheFirstRefusal(t *testing.T) {
+	for _, way := range []struct {
+		name string
+		opts []dlock.Option
+	}{{"at once", nil}, {"one after the other", []dlock.Option{dlock.WithFair()}}} {
+		t.Run(way.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+				c, other := dlock.New(s, nil), dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				names := []string{"a", "b"}
+				leases, err := c.LockAll(t.Context(), names, append(way.opts, dlock.WithWait(50*time.Millisecond))...)
+				if err != nil {
+					t.Fatalf("LockAll of free names, whose attempts take 100ms, with a limit of 50ms: %v", err)
+				}
+				if err := leases.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				b := mustLock(t, other, t.Context(), "b")
+				defer func() { mustUnlock(t, b) }()
+				_, err = c.LockAll(t.Context(), names, append(way.opts, dlock.WithWait(50*time.Millisecond))...)
+				if !errors.Is(err, dlock.ErrHeld) {
+					t.Errorf("LockAll: %v; want ErrHeld", err)
+				}
+			})
+		})
+	}
+}
+
+// A set whose names are released one after the other is notified of each release.
+func TestLockAllIsNotifiedOfTheNameThatBlocks(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(store, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		start := time.Now()
+		for i, name := range []string{"a", "b", "c"} {
+			lease := mustLock(t, other, t.Context(), name)
+			time.AfterFunc(time.Duration(1+i)*2*time.Second, func() { mustUnlock(t, lease) })
+		}
+		leases, err := c.LockAll(t.Context(), []string{"a", "b", "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late := time.Since(start) - 6*time.Second; late > 100*time.Millisecond {
+			t.Errorf("acquired %v after the last release", late)
+		}
+		if err := leases.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unansweredSecond does not answer the second attempt, and counts the releases of each name.
+type unansweredSecond struct {
+	slowStore
+	mu       sync.Mutex
+	attempts int
+	released map[string]int
+}
+
+func (s *unansweredSecond) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	s.mu.Lock()
+	s.attempts++
+	attempt := s.attempts
+	s.mu.Unlock()
+	if attempt == 2 {
+		<-ctx.Done()
+		return nil, driver.ErrUnreachable
+	}
+	return s.Store.AcquireAll(ctx, reqs)
+}
+
+func (s *unansweredSecond) Release(ctx context.Context, grant driver.Grant) error {
+	s.mu.Lock()
+	s.released[grant.Name]++
+	s.mu.Unlock()
+	return s.Store.Release(ctx, grant)
+}
+
+// A LockAll that gives up while it waits for another caller of the process undoes its
+// attempts of unknown outcome.
+func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &unansweredSecond{slowStore: slowStore{Store: store}, released: map[string]int{}}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		b := mustLock(t, other, t.Context(), "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { _, err := c.LockAll(ctx, []string{"a", "b"}); result <- err }()
+		time.Sleep(6 * time.Second) // the third attempt was refused because of b
+		a := mustLock(t, c, t.Context(), "a", dlock.WithWait(0))
+		mustUnlock(t, b)
+		synctest.Wait() // LockAll waits for a
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("LockAll: %v; want that it was cancelled", err)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		if s.attempts != 3 || s.released["a"] != 1 || s.released["b"] != 1 {
+			t.Errorf("%d attempts, releases %v; want 3, and that both names of the unanswered attempt were released", s.attempts, s.released)
+		}
+		s.mu.Unlock()
+		mustUnlock(t, a)
+	})
+}
+
+// TestLockAllBesideSlowAttempts: a LockAll that waits for other attempts of the process again and again
+// does not take a store that answers for one that does not.
+func TestLockAllBesideSlowAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowStore{Store: store, delay: time.Second}, &dlock.Options{RequestTimeout: 3 * time.Second})
+		defer c.Close()
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		var others sync.WaitGroup
+		for i := range 6 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					if lease, err := c.Lock(ctx, []string{"a", "b"}[i%2]); err == nil {
+						mustUnlock(t, lease)
+					}
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		leases, err := c.LockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatalf("LockAll on a store that answers within a second: %v", err)
+		}
+		if err := leases.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+	})
+}
