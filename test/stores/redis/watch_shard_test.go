@@ -49,6 +49,7 @@ func (f *forgetful) MasterForKey(ctx context.Context, key string) (*redis.Client
 	client := f.clients[addr]
 	if client == nil {
 		options := *node.Options()
+		options.MaintNotificationsConfig = nil // the other client may be changing it
 		client = redis.NewClient(&options)
 		f.clients[addr] = client
 	}
