@@ -54,7 +54,7 @@ func (r *lockRequest) withLocks(ctx context.Context, use func(held *heldLocks, s
 	r.began = time.Now()
 	if r.flags.wait > 0 { // it bounds connecting and waiting
 		limit := max(r.flags.wait, leastAnswerLimit)
-		limited, cancel := context.WithTimeoutCause(ctx, limit+waitSlack, stores.ErrNoAnswer(limit))
+		limited, cancel := context.WithTimeoutCause(ctx, max(limit, limit+waitSlack), stores.ErrNoAnswer(limit))
 		defer cancel()
 		ctx = limited
 	}

@@ -24,7 +24,9 @@ func TestExecPassesTheStatusThrough(t *testing.T) {
 		{"exit 0", 0}, {"exit 1", 1}, {"exit 64", 64}, {"exit 255", 255},
 		{"kill -TERM $$", 128 + 15}, {"kill -KILL $$", 128 + 9}, {"kill -INT $$", 128 + 2},
 	} {
-		b.must(c.status, "exec", "status", "--", "sh", "-c", c.script)
+		if r := b.must(c.status, "exec", "status", "--", "sh", "-c", c.script); r.stderr != "" {
+			t.Errorf("%s: dlock reports %q, although it has nothing to add to the status", c.script, r.stderr)
+		}
 	}
 	if r := b.must(0, "ls"); r.stdout != "" {
 		t.Errorf("all commands have ended, but there are locks:\n%s", r.stdout)
@@ -182,6 +184,15 @@ func TestMinHold(t *testing.T) {
 		t.Errorf("the lock was kept for %v only", took)
 	}
 	b.must(0, "exec", "-n", "cron", "--", "true")
+}
+
+// TestLongestDurations: no sum with a duration of the command line overflows.
+func TestLongestDurations(t *testing.T) {
+	b := newBench(t)
+	const longest = "2562047h47m16.854775807s"
+	for _, flag := range []string{"--wait", "--grace", "--max-hold"} {
+		b.must(0, "exec", flag, longest, "job", "--", "true")
+	}
 }
 
 func TestTwentyProcessesIncrement(t *testing.T) {

@@ -127,10 +127,8 @@ func classify(err error) error {
 // misplaced store URLs. Errors of stores contain no secrets.
 func quotesArgs(err error) bool {
 	switch exitStatus(err) {
-	case exitUsage:
-		return !errors.As(err, new(*stores.URLError))
-	case exitNotExecutable, exitNotFound:
-		return !isSilent(err)
+	case exitUsage, exitNotExecutable, exitNotFound:
+		return !isSilent(err) && !errors.As(err, new(*stores.URLError))
 	}
 	return false
 }

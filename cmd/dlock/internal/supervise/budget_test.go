@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -16,6 +17,9 @@ func TestSplitTTLFitsTheGraceIntoTheLease(t *testing.T) {
 		if p.Grace < 0 || p.Grace > seconds(c.grace) || p.Grace+2*p.Poll >= p.Margin {
 			t.Errorf("ttl %ds, grace %ds: the grace %v and two polls (%v) must fit into the margin %v", c.ttl, c.grace, p.Grace, p.Poll, p.Margin)
 		}
+	}
+	if p, want := SplitTTL(seconds(30), math.MaxInt64), SplitTTL(seconds(30), seconds(3600)); p != want {
+		t.Errorf("the longest grace is split into %+v, an hour into %+v", p, want)
 	}
 	if p := SplitTTL(seconds(30), seconds(5)); p.Grace != seconds(5) {
 		t.Errorf("the default grace is cut to %v", p.Grace)

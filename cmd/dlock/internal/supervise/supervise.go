@@ -61,7 +61,7 @@ type GraceBudget struct {
 func SplitTTL(ttl, grace time.Duration) GraceBudget {
 	third := ttl / 3
 	reserve := min(time.Second, third/4)
-	margin := min(grace+reserve, third)
+	margin := min(grace, third-reserve) + reserve // grace+reserve could overflow
 	return GraceBudget{
 		Margin: margin,
 		Grace:  margin - reserve,
