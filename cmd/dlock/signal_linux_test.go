@@ -237,6 +237,23 @@ func TestLossFoundAtRelease(t *testing.T) {
 	contains(t, "stderr", p.stderr.String(), "lost job", "releasing")
 }
 
+// TestZombieInTheGroupDoesNotKeepDlock: the parent of a member has left the group and does not wait
+// for its child, as the first process of many containers does not wait for the orphans.
+func TestZombieInTheGroupDoesNotKeepDlock(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "--ttl", "1500ms", "--grace", "200ms", "job", "--", "sh", "-c", `trap "" TERM
+		sh -c 'sleep 1000 & exec setsid sleep 1000' >/dev/null 2>&1 & echo $!
+		echo $DLOCK_TOKEN; wait; wait`)
+	parent := p.pid()
+	defer func() { _ = syscall.Kill(parent, syscall.SIGKILL) }()
+	eventually(t, "the parent has left the group", func() bool {
+		group, err := syscall.Getpgid(parent)
+		return err == nil && group == parent
+	})
+	b.must(0, "break", "job", "--token", p.line())
+	p.expect(76)
+}
+
 func TestTermGivesTimeToCleanUp(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "--ttl", "3s", "--grace", "5s", "job", "--",

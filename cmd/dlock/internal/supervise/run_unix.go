@@ -102,6 +102,7 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 			kill.Reset(p.endGroup(p.OnLimit))
 		case <-kill.C:
 			p.kill(syscall.SIGKILL)
+			kill.Reset(100 * time.Millisecond) // bounds endRest, too
 		}
 	}
 	return kill
