@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -15,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/detach"
 )
 
 // lockRequest is what the command line of exec or hold asks for.
@@ -39,6 +41,7 @@ const (
 	leastAnswerLimit = time.Second
 	// waitSlack lets the library end a wait first, because its error says more.
 	waitSlack = 100 * time.Millisecond
+	sayLimit  = time.Second
 	// dlock reports after these times that it waits, at a terminal or with -v, and in a log.
 	noticeDelay    = 300 * time.Millisecond
 	logNoticeDelay = 5 * time.Second
@@ -51,6 +54,8 @@ func (r *lockRequest) withLocks(ctx context.Context, use func(held *heldLocks, s
 			return classify(err)
 		}
 	}
+	// Otherwise a closed stdout or stderr would end dlock and leave the lock and the command without it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	r.began = time.Now()
 	if r.flags.wait > 0 { // it bounds connecting and waiting
 		limit := max(r.flags.wait, leastAnswerLimit)
@@ -231,6 +236,13 @@ func (r *lockRequest) title() string {
 		return strings.Join(names[:last], ", ") + " and " + names[last]
 	}
 	return names[0]
+}
+
+// say is the method of app, but does not wait for a stderr that blocks: meanwhile the lock may be held.
+func (r *lockRequest) say(format string, values ...any) {
+	ctx, cancel := context.WithTimeout(context.Background(), sayLimit)
+	defer cancel()
+	_, _ = detach.Call(ctx, detach.Go, func() error { r.app.say(format, values...); return nil })
 }
 
 func (r *lockRequest) report(format string, values ...any) {

@@ -4,9 +4,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -184,6 +186,39 @@ func TestMinHold(t *testing.T) {
 		t.Errorf("the lock was kept for %v only", took)
 	}
 	b.must(0, "exec", "-n", "cron", "--", "true")
+}
+
+// TestUselessStderr: a stderr without a reader, or with one that has stopped reading, keeps neither the
+// command from running nor the lock.
+func TestUselessStderr(t *testing.T) {
+	for _, name := range []string{"closed", "full"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer write.Close()
+			if name == "full" {
+				defer read.Close()
+				_ = write.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				if _, err := write.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal(err)
+				}
+			} else {
+				read.Close()
+			}
+			cmd := exec.Command(dlockBinary, "exec", "-v", "job", "--", "echo", "ran")
+			cmd.Dir, cmd.Env, cmd.Stderr = b.folder, b.env, write
+			cmd.WaitDelay = time.Second
+			limit := time.AfterFunc(patient, func() { _ = cmd.Process.Kill() })
+			defer limit.Stop()
+			if out, err := cmd.Output(); err != nil || string(out) != "ran\n" {
+				t.Errorf("it printed %q: %v", out, err)
+			}
+			b.must(1, "show", "job")
+		})
+	}
 }
 
 // TestLongestDurations: no sum with a duration of the command line overflows.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
@@ -70,8 +68,7 @@ type holdJSON struct {
 
 // hold keeps the lock until waitForEnd returns, and releases it.
 func (r *lockRequest) hold(ctx context.Context) error {
-	parent := os.Getppid()         // the parent may end while this process waits
-	signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error, and the lock is released
+	parent := os.Getppid() // the parent may end while this process waits
 	return r.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
 		name := r.names[0]
 		err := terminal.PrintJSON(r.stdout, holdJSON{name, held.Token(name), r.flags.ttl.Milliseconds()})

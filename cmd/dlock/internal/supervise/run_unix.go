@@ -214,13 +214,11 @@ var notForwarded = map[syscall.Signal]bool{
 	syscall.SIGCHLD: true, syscall.SIGURG: true, // used by the Go runtime
 	syscall.SIGTTIN: true, syscall.SIGTTOU: true, // dlock's own use of the terminal
 	syscall.SIGCONT: true, // forwarded by its own channel, unless the lock is lost
-	syscall.SIGPIPE: true, // see forwardedSignals
+	syscall.SIGPIPE: true, // dlock's own output
 }
 
 // forwardedSignals returns all other signals, except those that are ignored and stay so.
 func forwardedSignals() []os.Signal {
-	// Otherwise a closed stderr would end dlock and leave the command without it.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var all []os.Signal
 	for number := syscall.Signal(1); number <= lastSignal; number++ {
 		if !notForwarded[number] && !signal.Ignored(number) {
