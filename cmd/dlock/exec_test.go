@@ -188,24 +188,29 @@ func TestMinHold(t *testing.T) {
 	b.must(0, "exec", "-n", "cron", "--", "true")
 }
 
+// fullPipe returns a pipe that takes no more bytes.
+func fullPipe(t *testing.T) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { read.Close(); write.Close() })
+	_ = write.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := write.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return read, write
+}
+
 // TestUselessStderr: a stderr without a reader, or with one that has stopped reading, keeps neither the
 // command from running nor the lock.
 func TestUselessStderr(t *testing.T) {
 	for _, name := range []string{"closed", "full"} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			read, write, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer write.Close()
-			if name == "full" {
-				defer read.Close()
-				_ = write.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-				if _, err := write.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatal(err)
-				}
-			} else {
+			read, write := fullPipe(t)
+			if name == "closed" {
 				read.Close()
 			}
 			cmd := exec.Command(dlockBinary, "exec", "-v", "job", "--", "echo", "ran")

@@ -71,10 +71,11 @@ func (r *lockRequest) hold(ctx context.Context) error {
 	parent := os.Getppid() // the parent may end while this process waits
 	return r.withLocks(ctx, func(held *heldLocks, signals chan os.Signal) error {
 		name := r.names[0]
-		err := terminal.PrintJSON(r.stdout, holdJSON{name, held.Token(name), r.flags.ttl.Milliseconds()})
-		if err == nil {
-			err = r.waitForEnd(held, parent, signals)
-		}
+		printed := make(chan error, 1)
+		go func() {
+			printed <- terminal.PrintJSON(r.stdout, holdJSON{name, held.Token(name), r.flags.ttl.Milliseconds()})
+		}()
+		err := r.waitForEnd(held, parent, signals, printed)
 		if err == nil {
 			keepUntil(held.Context(), held.acquired.Add(r.flags.minHold), signals)
 		}
@@ -85,13 +86,20 @@ func (r *lockRequest) hold(ctx context.Context) error {
 	})
 }
 
-// waitForEnd returns nil at the end of stdin or of the parent, otherwise why the hold must end.
-func (r *lockRequest) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal) error {
+// waitForEnd returns nil at the end of stdin or of the parent, otherwise why the hold must end. The end
+// of stdin counts when the line was printed, which takes until it is read if stdout is a full pipe.
+func (r *lockRequest) waitForEnd(held *heldLocks, parent int, signals <-chan os.Signal, printed <-chan error) error {
 	check := time.NewTicker(200 * time.Millisecond) // whether the parent has ended
 	defer check.Stop()
-	limit, closed := r.limit(held), r.stdinClosed()
+	limit := r.limit(held)
+	var closed <-chan struct{}
 	for {
 		select {
+		case err := <-printed:
+			if err != nil {
+				return err
+			}
+			closed = r.stdinClosed()
 		case <-closed:
 			return nil
 		case <-check.C:

@@ -63,6 +63,28 @@ func TestHoldUntilItsParentEnds(t *testing.T) {
 	_ = cmd.Wait()
 }
 
+// TestHoldEndsAlthoughItsLineIsNotRead: hold reacts to signals while it cannot print its line.
+func TestHoldEndsAlthoughItsLineIsNotRead(t *testing.T) {
+	b := newBench(t)
+	_, full := fullPipe(t)
+	cmd := exec.Command(dlockBinary, "hold", "job")
+	cmd.Dir, cmd.Env, cmd.Stdout = b.folder, b.env, full
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(patient, func() { _ = cmd.Process.Kill() })
+	defer limit.Stop()
+	eventually(t, "it holds the lock", func() bool { return b.dlock("show", "job").status == 0 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != 128+int(syscall.SIGTERM) {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	b.must(1, "show", "job")
+}
+
 func TestHoldEndsWithASignal(t *testing.T) {
 	b := newBench(t)
 	p := b.start("hold", "job")
