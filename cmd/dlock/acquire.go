@@ -171,6 +171,7 @@ func (r *lockRequest) options() []dlock.Option {
 
 // notAcquired ends dlock with the status of -E.
 func (r *lockRequest) notAcquired(reason string) error {
+	r.conflict = true
 	if r.flags.quiet {
 		return exitWith(r.flags.conflict)
 	}

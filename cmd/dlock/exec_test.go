@@ -111,6 +111,22 @@ func TestExecConflict(t *testing.T) {
 	b.must(0, "exec", "-n", "other", "--", "true")
 }
 
+// TestConflictStatusChangesTheStatusOnly: with -E dlock takes as long to leave the queue, and does
+// not report wrong usage.
+func TestConflictStatusChangesTheStatusOnly(t *testing.T) {
+	b := newBench(t)
+	for _, status := range []int{exitNotAcquired, 3, exitUsage, exitLost} {
+		r := &lockRequest{app: &app{}, flags: holdFlags{conflict: status}}
+		if limit := r.cleanupLimit(r.notAcquired("held")); limit != undoLimit {
+			t.Errorf("-E %d: it cleans up for %v, want %v", status, limit, undoLimit)
+		}
+	}
+	b.holder("job")
+	if r := b.must(exitUsage, "exec", "-n", "-E", "64", "job", "--", "true"); strings.Contains(r.stderr, "usage") {
+		t.Errorf("it reports wrong usage: %s", r.stderr)
+	}
+}
+
 func TestExecPassesStdinAndArguments(t *testing.T) {
 	b := newBench(t)
 	p := b.start("exec", "job", "--", "sh", "-c", `cat; echo "$0 $1 $2"`, "-n", "--", "--ttl")

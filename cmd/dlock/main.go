@@ -31,6 +31,7 @@ type app struct {
 	storeFile             string         // of --store-file
 	choice                storeChoice    // the store that is in use
 	abandoned             bool           // the release of a lock was given up
+	conflict              bool           // the lock was not acquired: the status is that of -E
 }
 
 // run executes one command line and returns its exit status.
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 		return status
 	}
 	a.say("%v", err)
-	if status == exitUsage {
+	if status == exitUsage && !a.conflict {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	}
 	return status

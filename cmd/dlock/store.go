@@ -136,13 +136,15 @@ func (a *app) cleanupLimit(err error) time.Duration {
 	switch {
 	case a.abandoned:
 		return 0
+	case a.conflict:
+		return undoLimit
 	case isInterrupted && interrupted.answered:
 		return answeredLimit
 	case isInterrupted, exitStatus(err) == exitLost: // a script has to learn of the loss
 		return unansweredLimit
 	case errors.Is(err, dlock.ErrUnreachable) && !stores.IsSlow():
 		return unansweredLimit
-	case errors.Is(err, dlock.ErrUnreachable), exitStatus(err) == exitNotAcquired:
+	case errors.Is(err, dlock.ErrUnreachable):
 		return undoLimit
 	}
 	return cleanLimit
