@@ -83,8 +83,11 @@ func (s *Server) Stop() error {
 	if s.guard == nil {
 		return nil
 	}
-	err := s.halt()
-	err = errors.Join(err, s.guard.Finish())
+	end := s.halt
+	if s.kind.StopByKill {
+		end = s.Kill
+	}
+	err := errors.Join(end(), s.guard.Finish())
 	s.guard = nil
 	if _, statErr := os.Stat(s.in.Dir); statErr == nil {
 		err = errors.Join(err, fmt.Errorf("%s is still there", s.in.Dir))
