@@ -48,7 +48,7 @@ else
 endif
 
 .PHONY: race
-race: servers ## everything with the race detector, which takes half an hour
+race: servers ## everything with the race detector, which takes 40 minutes on two cores
 	$(each) go test -race -count=1 -p 1 -timeout 20m ./...
 
 .PHONY: oldest
