@@ -32,6 +32,9 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 }
 
 func (s *Store) renew(ctx context.Context, acquisitions []*acquisition) []error {
+	if len(acquisitions) == 0 {
+		return nil
+	}
 	n := len(s.members)
 	r := &renewal{s: s, grants: make([]renewedGrant, len(acquisitions)), pending: allMembers(n), decided: make(chan struct{}, n)}
 	for k, a := range acquisitions {

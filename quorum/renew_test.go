@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/quorum"
 )
 
-// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks.
+// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks, and none for no lock.
 func TestRenewCallsEachMemberOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := fakeMembers(5)
@@ -23,10 +23,12 @@ func TestRenewCallsEachMemberOnce(t *testing.T) {
 			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
 		}
 		synctest.Wait()
-		if errs := s.Renew(t.Context(), grants); errs != nil {
-			t.Fatal(errs)
+		for _, list := range [][]driver.Grant{nil, grants} {
+			if errs := s.Renew(t.Context(), list); errs != nil {
+				t.Fatal(errs)
+			}
+			synctest.Wait()
 		}
-		synctest.Wait()
 		for i, c := range all {
 			if n := c.count("Renew"); n != 1 {
 				t.Errorf("member %d was called %d times to renew 1000 locks", i+1, n)
