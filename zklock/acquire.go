@@ -31,8 +31,8 @@ func (s *Store) acquire(ctx context.Context, req *driver.Request) (driver.Grant,
 	if ctx.Err() != nil {
 		return driver.Grant{}, context.Cause(ctx)
 	}
-	if s.opts.Order == Unfair && req.Mode != (driver.Mode{}) {
-		return driver.Grant{}, fmt.Errorf("%w: mode %v with the order Unfair", driver.ErrUnsupported, req.Mode)
+	if !s.offersModes() && req.Mode != (driver.Mode{}) {
+		return driver.Grant{}, fmt.Errorf("%w: mode %v with the order Unfair or ExclusiveOnly", driver.ErrUnsupported, req.Mode)
 	}
 	s.mu.Lock()
 	h.keepPlace, h.released, h.lost = req.Queue, false, req.Lost

@@ -70,7 +70,7 @@ func (s *Store) createContainer(path string) error {
 	return ignore(err, zk.ErrNodeExists)
 }
 
-// create creates the hold's two nodes and writes to their parents in one request. All changes of a
+// create creates the hold's nodes and writes to their parents in one request. All changes of a
 // transaction have the same zxid, so the container's mzxid in the answer is the czxid of the nodes.
 // Its number of children shows whether there are other contenders.
 func (s *Store) create(h *hold, req *driver.Request) (position, error) {
@@ -89,15 +89,19 @@ func (s *Store) create(h *hold, req *driver.Request) (position, error) {
 	id := newID() // one for each time: the numbers of a container may restart
 	s.withLock(func() { h.id = id })
 	session, sent := s.sessionID.Load(), s.clock.NoLaterThanNow()
-	answers, err := s.writeNodes(h, append(s.creations(h, req), writes...)...)
+	creations := s.creations(h, req)
+	answers, err := s.writeNodes(h, slices.Concat(creations, writes)...)
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
 		return position{ahead: []string{unfairNode}, holder: unfairNode}, nil
 	case err != nil:
 		return position{}, err
 	}
-	nodes := []string{h.relative(answers[0].String), h.relative(answers[1].String)}
-	container := answers[2].Stat
+	var nodes []string
+	for _, answer := range answers[:len(creations)] {
+		nodes = append(nodes, h.relative(answer.String))
+	}
+	container := answers[len(creations)].Stat
 	if !s.adopt(h, nodes, session, tokenOf(container.Mzxid), container.Version, sent) {
 		h.unconfirmed = true // the session was replaced meanwhile
 		return position{}, errCreateAgain
@@ -108,10 +112,10 @@ func (s *Store) create(h *hold, req *driver.Request) (position, error) {
 			return position{}, s.discardNumber(h, node)
 		}
 	}
-	switch alone := container.NumChildren == 2; { // the two nodes of a lock, or a permit's node and the parent of the lease nodes
+	switch alone := int(container.NumChildren) == len(nodes); { // a permit's lease node is not in the container, but its parent is
 	case alone && h.mode.Limit == 0:
 		return position{first: true}, nil
-	case alone && int(answers[3].Stat.NumChildren) <= h.mode.Limit:
+	case alone && int(answers[len(answers)-1].Stat.NumChildren) <= h.mode.Limit:
 		return s.admit(h)
 	}
 	return s.readPosition(h)
@@ -125,11 +129,15 @@ func (s *Store) creations(h *hold, req *driver.Request) []any {
 		node, extra = unfairNode, anchorName(h.id)
 	}
 	h.mode, h.data = req.Mode, c.encode()
+	creations := []any{s.creation(h, node, h.data)}
+	if s.opts.Order == Fair && s.opts.ExclusiveOnly {
+		return creations
+	}
 	var extraData []byte
 	if req.Mode.Limit > 0 { // a lease node describes its holder, too
 		extraData = h.data
 	}
-	return []any{s.creation(h, node, h.data), s.creation(h, extra, extraData)}
+	return append(creations, s.creation(h, extra, extraData))
 }
 
 func (s *Store) creation(h *hold, node string, data []byte) *zk.CreateRequest {

@@ -22,6 +22,8 @@
 //
 // Every holder and waiter also has a companion, _c_UUID-__WRIT__0000000043, or __READ__ if it
 // is shared. So the readers and writers of Curator's InterProcessReadWriteLock see dlock, too.
+// With [Options.ExclusiveOnly] there are no companions.
+//
 // A permit of a semaphore has a lease node in /app/NAME/leases instead, and a waiter for one
 // has a place node in /app/NAME/locks, as in Curator's InterProcessSemaphoreV2.
 //

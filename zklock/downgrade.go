@@ -22,7 +22,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 		switch {
 		case !held || h.mode.Limit > 0:
 			return driver.ErrNotHeld
-		case s.opts.Order == Unfair:
+		case !s.offersModes():
 			return driver.ErrUnsupported
 		case h.mode.Shared:
 			return nil

@@ -123,6 +123,9 @@ func deletion(container, node string) *zk.DeleteRequest {
 
 // deleteAll deletes all of the nodes, or none and returns ErrNoNode.
 func (s *Store) deleteAll(container string, nodes []string) error {
+	if len(nodes) == 1 {
+		return s.conn.Delete(container+"/"+nodes[0], anyVersion)
+	}
 	var requests []any
 	for _, node := range nodes {
 		requests = append(requests, deletion(container, node))
@@ -141,7 +144,7 @@ func (s *Store) deleteExisting(container string, nodes []string) error {
 	if err := s.deleteIfExists(container, nodes[1:]...); err != nil { // one of them is gone
 		return err
 	}
-	return s.conn.Delete(container+"/"+nodes[0], anyVersion)
+	return s.deleteAll(container, nodes[:1])
 }
 
 // deleteIfExists deletes nodes that may exist, one after another.

@@ -20,7 +20,8 @@ var ErrURL = storeurl.ErrURL
 //
 //	zookeeper://[user:password@]host:port,host:port[/root]
 //
-// Parameters of the URL: order=fair or unfair; timeout=10s, that of the session;
+// Parameters of the URL: order=fair or unfair; modes=exclusive, which sets ExclusiveOnly, or
+// all; timeout=10s, that of the session;
 // create=false, to reject a missing root instead of creating it; acl=world, or creator to
 // permit everything to the user alone; tls=true; ca=FILE, a certificate authority to trust;
 // cert=FILE and key=FILE, the client's certificate.
@@ -46,15 +47,17 @@ func (o *Options) apply(u *storeurl.URL) error {
 	}
 	o.Root = cmp.Or(u.Path, o.Root)
 	order, badOrder := u.TakeOne("order", "fair", "unfair")
+	modes, badModes := u.TakeOne("modes", "all", "exclusive")
 	create, badCreate := u.TakeOne("create", "true", "false")
 	acl, badACL := u.TakeOne("acl", "world", "creator")
 	config, badTLS := u.TakeTLS(false)
-	if err := cmp.Or(badOrder, badCreate, badACL, badTLS); err != nil {
+	if err := cmp.Or(badOrder, badModes, badCreate, badACL, badTLS); err != nil {
 		return err
 	}
 	if order != "" {
 		o.Order = map[string]Order{"fair": Fair, "unfair": Unfair}[order]
 	}
+	o.ExclusiveOnly = modes == "exclusive" || modes == "" && o.ExclusiveOnly
 	o.RequireRoot = create == "false" || create == "" && o.RequireRoot
 	o.TLS = cmp.Or(config, o.TLS)
 	switch {
@@ -71,5 +74,5 @@ func (o *Options) apply(u *storeurl.URL) error {
 			return fmt.Errorf("bad session timeout %q (want %v to %v)", timeout, minTimeout, maxTimeout)
 		}
 	}
-	return u.Done("order, timeout, create, acl, tls, ca, cert and key")
+	return u.Done("order, modes, timeout, create, acl, tls, ca, cert and key")
 }

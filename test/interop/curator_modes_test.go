@@ -42,6 +42,7 @@ func TestCuratorModes(t *testing.T) {
 			for _, recipe := range []string{"mutex", "read", "write"} {
 				c.excludes(unfair, "unfair", recipe, true)
 			}
+			c.exclusiveOnly()
 			c.javaDowngrades()
 			c.dlockDowngrades()
 			c.sharesPermits()
@@ -96,6 +97,21 @@ func (c *curator) excludes(locks *dlock.Client, kind, recipe string, excludes bo
 	}
 	c.java.do("unlock "+recipe, "unlocked")
 	unlock(c, granted(c, later, javaLimit).lease)
+}
+
+// exclusiveOnly checks that a store with ExclusiveOnly and Java's mutex exclude each other, and that
+// Java's read-write lock does not see the store's lock, as documented.
+func (c *curator) exclusiveOnly() {
+	c.Helper()
+	locks := c.open("fair&modes=exclusive")
+	c.excludes(locks, "only exclusive", "mutex", true)
+	for _, recipe := range []string{"read", "write"} {
+		lease := mustLock(c, locks)
+		c.java.do("try "+recipe, "locked")
+		unlock(c, lease)
+		mustRefuse(c, locks, "shared")
+		c.java.do("unlock "+recipe, "unlocked")
+	}
 }
 
 // javaDowngrades checks that a writer of Java that becomes a reader lets dlock's readers in, and not

@@ -239,8 +239,8 @@ func init() {
 	add(mutant{
 		rule: "a lock is granted at once only without other contenders",
 		file: "zklock/create.go",
-		old:  `alone := container.NumChildren == 2;`,
-		new:  `alone := container.NumChildren >= 2;`,
+		old:  `alone := int(container.NumChildren) == len(nodes);`,
+		new:  `alone := int(container.NumChildren) >= len(nodes);`,
 		test: "test/stores/zookeeper TestOrdersExcludeEachOther",
 	})
 	add(mutant{

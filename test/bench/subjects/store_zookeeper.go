@@ -18,15 +18,16 @@ import (
 
 var zookeeperStore = Store{
 	Name:      "zookeeper",
-	Open:      openZooKeeper,
+	Open:      openZooKeeper(nil),
 	Serve:     serveZooKeeper,
 	Processes: true,
 	Held:      10_000, // each is a write of its own
 	Subjects: []Subject{
 		{Name: "raw", Open: onZooKeeper(func(name string, c *zk.Conn) Worker { return &rawZooKeeperWorker{c, "/" + name} })},
-		direct("store", openZooKeeper, millisecond).only("solo", "many"),
-		library("dlock", openZooKeeper).modes(),
-		library("dlock", openZooKeeper).modes().exclusive(),
+		direct("store", openZooKeeper(nil), millisecond).only("solo", "many"),
+		library("dlock", openZooKeeper(nil)).modes(),
+		library("dlock", openZooKeeper(nil)).modes().exclusive(),
+		library("dlock/exclusive", openZooKeeper(&zklock.Options{ExclusiveOnly: true})),
 		{Name: "go-zookeeper", Open: onZooKeeper(func(name string, c *zk.Conn) Worker {
 			return &goZooKeeperWorker{lockOf: func() *zk.Lock { return zk.NewLock(c, "/"+name, zk.WorldACL(zk.PermAll)) }}
 		})},
@@ -41,15 +42,17 @@ func zookeeperAddr(dir string) (string, error) {
 	return string(content), err
 }
 
-func openZooKeeper(dir string) (func(context.Context) (opened, error), error) {
-	addr, err := zookeeperAddr(dir)
-	if err != nil {
-		return nil, err
+func openZooKeeper(opts *zklock.Options) opener {
+	return func(dir string) (func(context.Context) (opened, error), error) {
+		addr, err := zookeeperAddr(dir)
+		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) (opened, error) {
+			s, err := zklock.New([]string{addr}, opts)
+			return opened{s, func() error { return nil }}, err
+		}, nil
 	}
-	return func(context.Context) (opened, error) {
-		s, err := zklock.New([]string{addr}, nil)
-		return opened{s, func() error { return nil }}, err
-	}, nil
 }
 
 // onZooKeeper opens a subject over the same client.

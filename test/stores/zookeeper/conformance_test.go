@@ -15,13 +15,15 @@ import (
 	"github.com/dlock-go/dlock/zklock"
 )
 
-// TestConformance runs the kit on one server, in both orders, and on an ensemble.
+// TestConformance runs the kit on one server, in both orders and for exclusive locks alone, and on
+// an ensemble.
 func TestConformance(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.ZooKeeper)
 		t.Run("fair", func(t *testing.T) { conform(t, server.URL(), "/fair?order=fair", server.Addr()) })
 		t.Run("unfair", func(t *testing.T) { conform(t, server.URL(), "/unfair?order=unfair", server.Addr()) })
+		t.Run("exclusive", func(t *testing.T) { conform(t, server.URL(), "/exclusive?modes=exclusive", server.Addr()) })
 	})
 	t.Run("ensemble", func(t *testing.T) {
 		t.Parallel()

@@ -315,3 +315,37 @@ func TestUnfairRefusesModes(t *testing.T) {
 	release(t, unfair, acquire(t, unfair, request("n")))
 	release(t, unfair, acquire(t, unfair, request("p")))
 }
+
+// TestExclusiveOnly: a store with ExclusiveOnly has one node for a lock and offers no modes. Its
+// locks and those of a store with modes exclude and wake each other.
+func TestExclusiveOnly(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.ZooKeeper)
+	conn := admin(t, server.Addr())
+	plain, only := open(t, server.URL()), open(t, server.URL()+"?modes=exclusive")
+	if traits := only.Traits(); traits.Shared || traits.Limits || !traits.Fair {
+		t.Errorf("traits: %+v; want Fair without Shared and Limits", traits)
+	}
+	for _, mode := range []driver.Mode{shared, {Limit: 2}} {
+		if _, err := only.Acquire(t.Context(), requestIn(mode, "n")); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%v with ExclusiveOnly: %v; want ErrUnsupported", mode, err)
+		}
+	}
+	for _, mode := range []driver.Mode{exclusive, shared} {
+		holder := acquire(t, only, request("n"))
+		if got := nodeKinds(t, conn, "n"); !slices.Equal(got, []string{"lock-"}) {
+			t.Errorf("nodes of the lock: %q; want one", got)
+		}
+		if err := only.Downgrade(t.Context(), holder); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("Downgrade: %v; want ErrUnsupported", err)
+		}
+		waiter := queuedRequest(mode, "n")
+		woken := startWatch(t, plain, waiter)
+		mustWait(t, plain, waiter)
+		release(t, only, holder)
+		happens(t, woken, "the wake-up of a waiter behind it")
+		grant := acquire(t, plain, waiter)
+		wantHeld(t, only, "n", "another store has it")
+		release(t, plain, grant)
+	}
+}

@@ -15,8 +15,13 @@ func openZooKeeper(ctx context.Context, url URL) (*Store, error) {
 	store, err := zklock.Open(ctx, url.whole(), nil)
 	at := url.place("2181")
 	opened, err := url.opened(store, err, "zookeeper", at, strings.Trim(at.Path, "/"))
-	if err == nil && at.Take("order") == "unfair" {
-		opened.URL += "?order=unfair" // not in the identity: fair and unfair locks exclude each other
+	if err == nil { // not in the identity: all of them exclude each other
+		switch {
+		case at.Take("order") == "unfair":
+			opened.URL += "?order=unfair"
+		case at.Take("modes") == "exclusive":
+			opened.URL += "?modes=exclusive"
+		}
 	}
 	return opened, err
 }

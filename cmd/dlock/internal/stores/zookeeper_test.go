@@ -7,7 +7,7 @@ import (
 
 func TestZooKeeperIdentity(t *testing.T) {
 	checkIdentities(t, [][]string{
-		{"zookeeper://h", "zookeeper://h:2181", "zookeeper://H/", "ZOOKEEPER://ann:secret@h?timeout=10s", "zookeeper://h?order=unfair", "zookeeper://h,h:2181"},
+		{"zookeeper://h", "zookeeper://h:2181", "zookeeper://H/", "ZOOKEEPER://ann:secret@h?timeout=10s", "zookeeper://h?order=unfair", "zookeeper://h?modes=exclusive", "zookeeper://h,h:2181"},
 		{"zookeeper://h:2182"},
 		{"zookeeper://h/locks", "zookeeper://h/locks/", "zookeeper://u:secret@h:2181/locks?order=fair&create=true"},
 		{"zookeeper://a,b/locks", "zookeeper://b:2181,a/locks"},
@@ -19,7 +19,7 @@ func TestZooKeeperIdentity(t *testing.T) {
 func TestBadZooKeeperURLs(t *testing.T) {
 	for _, raw := range []string{
 		"zookeeper://", "zookeeper://a,,b", "zookeeper://h:port", "zookeeper://ann:secret?x@h/", "zookeeper://ann:sec%ret@h/",
-		"zookeeper://h?order=secret2", "zookeeper://h?secret=1", "zookeeper://h?timeout=soon", "zookeeper://h/a//b", "zookeeper://h/../a",
+		"zookeeper://h?order=secret2", "zookeeper://h?modes=shared", "zookeeper://h?secret=1", "zookeeper://h?timeout=soon", "zookeeper://h/a//b", "zookeeper://h/../a",
 		"zookeeper://h?acl=creator", "zookeeper://h?ca=/no/file", "zookeeper://h?tls=true&ca=/no/file", "zookeeper:h",
 	} {
 		store, err := Open(t.Context(), raw)
