@@ -118,7 +118,8 @@ type rawEtcdWorker struct {
 
 func (w *rawEtcdWorker) Lock(ctx context.Context) error {
 	for {
-		reply, err := w.etcd.Txn(ctx).If(w.free).Then(w.put).Commit()
+		// A request that goes on after its caller left would lock for nobody.
+		reply, err := w.etcd.Txn(context.WithoutCancel(ctx)).If(w.free).Then(w.put).Commit()
 		if err != nil || reply.Succeeded {
 			return err
 		}
