@@ -29,6 +29,7 @@ func runSoak(ctx context.Context, args []string) error {
 	seed := flags.Uint64("seed", 0, "decides the faults; 0 takes any")
 	faults := flags.String("faults", "", "comma-separated `faults`; default all that the store must bear")
 	every := flags.Duration("every", 0, "the longest time between two faults of a process; default half a second for each process")
+	enough := flags.Bool("enough", false, fmt.Sprintf("end each soak early, after %d acquisitions and %d faults", wantedAcquired, wantedFaults))
 	file := flags.String("json", "", "write the results to this file")
 	pictures := flags.String("pictures", ".", "the folder for pictures of violations")
 	only := flags.String("only", "", "with --spoiled: only the mistakes whose rule contains this `text`")
@@ -51,7 +52,7 @@ func runSoak(ctx context.Context, args []string) error {
 	var results []*soak.Result
 	var failed []string
 	for _, name := range list {
-		c := soak.Config{Store: name, Time: *length, Seed: *seed, Every: *every, Pictures: *pictures, Progress: progress(name)}
+		c := soak.Config{Store: name, Time: *length, Seed: *seed, Every: *every, Pictures: *pictures, Progress: progress(name, *enough)}
 		if *faults != "" {
 			c.Faults = strings.Split(*faults, ",")
 		} else {
@@ -101,14 +102,16 @@ func writeJSON(file string, results []*soak.Result) error {
 	return errors.Join(err, os.WriteFile(file, append(text, '\n'), 0o644))
 }
 
-// progress prints a line every ten seconds or, on a terminal, changes a line every second.
-func progress(name string) func(soak.Status) {
+// progress prints a line every ten seconds or, on a terminal, changes a line every second. If
+// enough is set, it ends the soak when the goals are reached.
+func progress(name string, enough bool) func(soak.Status) bool {
 	info, err := os.Stderr.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
 	last := time.Now()
-	return func(s soak.Status) {
+	return func(s soak.Status) bool {
+		goOn := !enough || s.Acquired < wantedAcquired || sum(s.Faults) < wantedFaults
 		if !terminal && time.Since(last) < 10*time.Second {
-			return
+			return goOn
 		}
 		last = time.Now()
 		text := fmt.Sprintf("%s: %v, %d acquired (%.0f/s), %d faults, %d lost, %d not checked yet, %d MB, %d violations",
@@ -118,6 +121,7 @@ func progress(name string) func(soak.Status) {
 		} else {
 			fmt.Fprintln(os.Stderr, text)
 		}
+		return goOn
 	}
 }
 

@@ -27,8 +27,8 @@ type Config struct {
 	// Pace is the longest pause of the goroutines that lock most often. The default is a
 	// millisecond.
 	Pace time.Duration
-	// Progress is called now and then.
-	Progress func(Status)
+	// Progress is called now and then. The soak ends if it returns false.
+	Progress func(Status) bool
 }
 
 // Status is how far a soak is.
@@ -109,7 +109,8 @@ func (s *soak) run(ctx context.Context) error {
 	}
 	s.result.Time = time.Since(began)
 	err = errors.Join(err, s.stopAll(processes))
-	err = errors.Join(err, s.check(began))
+	_, checkErr := s.check(began)
+	err = errors.Join(err, checkErr)
 	s.result.Violations = append(s.result.Violations, s.checker.lateWakes()...)
 	s.result.Wake, s.result.Wakes = s.checker.medianWake(wakeNames[0]), len(s.checker.woken[wakeNames[0]])
 	if err == nil && len(s.result.Violations) == 0 {
@@ -156,7 +157,8 @@ func (s *soak) harm(ctx context.Context, end func(), processes []*process) error
 		case <-ctx.Done():
 			tick.Stop()
 		}
-		if err = s.check(began); err != nil || len(s.result.Violations) > 0 {
+		goOn := false
+		if goOn, err = s.check(began); err != nil || !goOn {
 			end()
 		}
 	}
@@ -164,16 +166,18 @@ func (s *soak) harm(ctx context.Context, end func(), processes []*process) error
 	return errors.Join(err, errors.Join(errs...))
 }
 
-// check checks what is complete, and reports the progress.
-func (s *soak) check(began time.Time) error {
+// check checks what is complete, and reports the progress. goOn is false after a violation, or if
+// Progress says so.
+func (s *soak) check(began time.Time) (goOn bool, err error) {
 	found, err := s.checker.check()
 	s.result.Violations = append(s.result.Violations, found...)
 	s.result.Memory = max(s.result.Memory, memory())
+	goOn = len(s.result.Violations) == 0
 	if s.Progress != nil {
 		counts, unchecked := s.record.snapshot()
-		s.Progress(Status{Counts: counts, Elapsed: time.Since(began), Unchecked: unchecked, Memory: memory(), Violations: len(s.result.Violations)})
+		goOn = s.Progress(Status{Counts: counts, Elapsed: time.Since(began), Unchecked: unchecked, Memory: memory(), Violations: len(s.result.Violations)}) && goOn
 	}
-	return err
+	return goOn, err
 }
 
 // stopAll ends the processes, and compares the first one with its start.
