@@ -70,7 +70,7 @@ func (s *Store) recordGrant(h *hold, req *driver.Request, at position) (driver.G
 	h.held, h.keepPlace, h.leaving = true, false, false
 	h.lost = req.Lost // also if an earlier node of the owner was lost meanwhile
 	h.position = position{}
-	h.promised = s.promise(req.TTL, at.age)
+	h.promised = min(s.promise(req.TTL, at.age), s.remaining(s.confirmed.sent))
 	s.setExpiryLocked(h, h.ttl)
 	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: span.Size, TTL: h.promised}, nil
 }

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -26,12 +28,14 @@ type connector struct {
 	closing <-chan struct{} // closed when Close begins
 	ended   <-chan zk.Event // closed when the client has ended
 	timeout atomic.Int64    // of the session: the requested one, then the granted one
+	clock   *clock.Clock
 
 	preparing               sync.Mutex
 	authenticated, prepared bool // guarded by preparing
 
 	connMu     sync.Mutex
 	last       *serverConn   // the last one that was dialled
+	current    *serverConn   // the last one with a session
 	hasSession bool          // there is a connection with a session
 	hadSession bool          // there was one
 	changed    chan struct{} // closed when hasSession or lastErr changes
@@ -112,6 +116,20 @@ func (c *connector) sessionTimeout() time.Duration { return time.Duration(c.time
 // minSessionTimeout was lowered.
 func (c *connector) promise(ttl, age time.Duration) time.Duration {
 	return min(ttl, c.sessionTimeout()*3/4-age)
+}
+
+// remaining returns for how long the session lasts at least if no other request reaches the leader,
+// which answered a request that was sent at confirmed. That request does not prolong the session: a
+// follower reports its clients to the leader every half tick, and may die before it does. So the
+// leader counts the timeout from the last request before that half tick, or from the first request
+// of the connection, which it handles itself. The client may have sent nothing for a third of the
+// timeout.
+func (c *connector) remaining(confirmed clock.Instant) time.Duration {
+	c.connMu.Lock()
+	conn := c.current
+	c.connMu.Unlock()
+	timeout := c.sessionTimeout()
+	return conn.lastSent(confirmed-timeout/4) + timeout - c.clock.Now()
 }
 
 func (c *connector) setConnected(hasSession bool) {
@@ -221,8 +239,9 @@ type serverConn struct {
 	connectResponse []byte // the beginning of the server's first answer
 
 	mu       sync.Mutex
-	awaiting bool        // a request was sent, and nothing was received since
-	timer    *time.Timer // runs while awaiting: changed together with it
+	awaiting bool            // a request was sent, and nothing was received since
+	timer    *time.Timer     // runs while awaiting: changed together with it
+	sent     []clock.Instant // when requests were sent, the first of all and the latest
 }
 
 func newServerConn(conn net.Conn, cn *connector) *serverConn {
@@ -239,12 +258,40 @@ const answerLimit = 4 * time.Second
 
 func (c *serverConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
+	c.noteSentLocked(c.connector.clock.NoLaterThanNow())
 	if !c.awaiting {
 		c.awaiting = true
 		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
 	}
 	c.mu.Unlock()
 	return c.Conn.Write(b)
+}
+
+// sentParts is how many requests a serverConn remembers: one for each part of the session's timeout.
+const sentParts = 64
+
+func (c *serverConn) noteSentLocked(now clock.Instant) {
+	n := len(c.sent)
+	switch {
+	case n > 0 && now-c.sent[n-1] < c.connector.sessionTimeout()/sentParts:
+		return
+	case n == sentParts:
+		c.sent = slices.Delete(c.sent, 1, 2)
+	}
+	c.sent = append(c.sent, now)
+}
+
+// lastSent returns when the last request until an instant was sent, or the first one if all are later.
+func (c *serverConn) lastSent(until clock.Instant) clock.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.sent[0]
+	for _, sent := range c.sent {
+		if sent <= until {
+			last = max(last, sent)
+		}
+	}
+	return last
 }
 
 func (c *serverConn) Read(b []byte) (int, error) {
@@ -282,6 +329,9 @@ func (c *serverConn) readConnectResponse(b []byte, err error) {
 	}
 	if ms := binary.BigEndian.Uint32(c.connectResponse[8:]); ms > 0 {
 		c.connector.timeout.Store(int64(time.Duration(ms) * time.Millisecond))
+		c.connector.connMu.Lock()
+		defer c.connector.connMu.Unlock()
+		c.connector.current = c
 	}
 }
 

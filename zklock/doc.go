@@ -9,7 +9,9 @@
 // promises the shorter of the TTL and three quarters of the timeout: followers report their
 // clients to the leader every half tick, so that the leader may count the timeout from half
 // a tick earlier. That is at most a quarter of the timeout, unless the servers' minSessionTimeout
-// is less than its default of two ticks: do not lower it.
+// is less than its default of two ticks: do not lower it. A grant promises less, but
+// at least two fifths of the timeout, if the store had sent nothing before for up to a third of it:
+// the leader may count from there.
 //
 // # Nodes
 //

@@ -75,7 +75,6 @@ type Store struct {
 	root string // without a trailing slash: empty for "/"
 
 	workers *workerpool.Pool
-	clock   *clock.Clock
 	alarm   *alarm.Alarm    // wakes the janitor
 	ctx     context.Context // ends when the store is closed
 	cancel  context.CancelCauseFunc
@@ -116,9 +115,9 @@ func New(servers []string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("bad root %q: not a path in ZooKeeper", root)
 	}
 	s := &Store{
+		connector:   connector{clock: clock.New()},
 		root:        strings.TrimSuffix(root, "/"),
 		workers:     workerpool.New(idleWorkers),
-		clock:       clock.New(),
 		alarm:       alarm.New(),
 		holds:       make(map[holdID]*hold),
 		watches:     make(map[string]*watchedNode),

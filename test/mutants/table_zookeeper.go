@@ -221,6 +221,13 @@ func init() {
 		test: "test/stores/zookeeper TestGrantPromisesNegotiatedTimeout",
 	})
 	add(mutant{
+		rule: "a request that the follower has not reported does not prolong the session",
+		file: "zklock/connector.go",
+		old:  `conn.lastSent(confirmed-timeout/4)`,
+		new:  `conn.lastSent(confirmed)`,
+		test: "zklock TestSilenceShortensPromise",
+	})
+	add(mutant{
 		rule: "a node of an earlier session is not adopted",
 		file: "zklock/create.go",
 		old:  `if stat.EphemeralOwner != session || !s.adopt(`,

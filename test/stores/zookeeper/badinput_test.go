@@ -95,7 +95,7 @@ func TestMissingRightsAreDenied(t *testing.T) {
 }
 
 // TestGrantPromisesNegotiatedTimeout: a grant promises three quarters of the timeout that the
-// server has granted.
+// server has granted, or less if the session began a while before.
 func TestGrantPromisesNegotiatedTimeout(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper) // which allows 200 ms to a minute
@@ -109,8 +109,8 @@ func TestGrantPromisesNegotiatedTimeout(t *testing.T) {
 			grant, err = store.Acquire(t.Context(), req)
 			return err == nil
 		})
-		if want := granted * 3 / 4; grant.TTL != want {
-			t.Errorf("asked for a timeout of %s, granted %v: the grant promises %v; want %v", asked, granted, grant.TTL, want)
+		if want := granted * 3 / 4; grant.TTL > want || grant.TTL < want/2 {
+			t.Errorf("asked for a timeout of %s, granted %v: the grant promises %v; want %v at most", asked, granted, grant.TTL, want)
 		}
 		var findings []driver.Finding
 		eventually(t, "a diagnosis", func() bool {

@@ -10,6 +10,7 @@ const (
 	opDelete   = 2
 	opGetData  = 4
 	opSync     = 9
+	opPing     = 11
 	opChildren = 12
 	opMulti    = 14
 )
