@@ -105,6 +105,9 @@ func TestCloseIsBoundedInAnOutage(t *testing.T) {
 			t.Errorf("the hook Released was called for %d of 500 locks", n)
 		}
 		time.Sleep(time.Minute) // the locks expire
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is held a minute after Close", info.Name)
+		}
 	})
 }
 

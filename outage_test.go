@@ -38,7 +38,7 @@ func TestUnreachableStoreIsReportedAtOnce(t *testing.T) {
 // A waiter rides out an outage that is shorter than the TTL, and returns an error after a
 // longer one.
 func TestWaiterRidesOutAShortOutage(t *testing.T) {
-	for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute} {
+	for _, outage := range []time.Duration{28 * time.Second, 2 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
 				n := newNetwork(store)
