@@ -225,6 +225,15 @@ func TestGroupIsDeadBeforeTheLeaseIsOver(t *testing.T) {
 	p.expect(76)
 }
 
+func TestMaxHoldEndsTheWholeGroup(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "--max-hold", "0.5", "--grace", "0.2", "job", "--", "sh", "-c", family)
+	grandchild, child := p.pid(), p.pid()
+	p.expect(76)
+	dead(t, "the command", child)
+	dead(t, "its child", grandchild)
+}
+
 func TestLossFoundAtRelease(t *testing.T) {
 	b := newBench(t)
 	p := b.holder("job") // its first renewal is 10 s away
