@@ -165,5 +165,16 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 		waiters[i].release()
 		await.Event(t, waiters[i].woken, "wake-up")
 		t.Logf("woken %v after the release began", time.Since(start))
+		waiters[i].release = nil
+	}
+	for _, w := range waiters {
+		if w.release != nil {
+			w.release()
+		}
+	}
+	for _, w := range waiters {
+		if w.release != nil {
+			await.Event(t, w.woken, "wake-up")
+		}
 	}
 }
