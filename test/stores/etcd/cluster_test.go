@@ -285,6 +285,11 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 	eventually(t, "the waiter has a place", func() bool { return waiters(observer, "waited for") == 1 })
 
 	revokeLeaseOf(t, raw, "first/")
+	free, err := newClient(t, server.URL(), time.Minute).TryLock(t.Context(), "first")
+	if err != nil || free.Token() <= first.Token() {
+		t.Fatalf("TryLock of a lock whose lease was revoked: %v, %v; want a token larger than %d", free, err, first.Token())
+	}
+	unlock(t, free)
 	// No watch reports the revocation to the holder's store, and its next renewal is 20 seconds away.
 	// It notices when it makes other attempts on the same etcd lease.
 	wantHeld(t, holder, "waited for", "another client has it")
@@ -374,4 +379,11 @@ func TestDeletedPlaceIsNotFirst(t *testing.T) {
 	if r := <-got; r.err == nil {
 		t.Errorf("token %d was granted while another owner has the lock with token %d", r.grant.Token, next.Token)
 	}
+	eventually(t, "the waiter has another place, behind the next holder", func() bool {
+		if _, err := store.Acquire(t.Context(), req); err == nil {
+			t.Fatal("granted twice")
+		}
+		place, err = raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
+		return err == nil && len(place.Kvs) == 1 && uint64(place.Kvs[0].CreateRevision) > span.Number(next.Token)
+	})
 }

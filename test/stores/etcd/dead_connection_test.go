@@ -68,8 +68,12 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			p.Blackhole()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
+			start := time.Now()
 			if err := call(ctx, store, held); err != nil {
 				t.Errorf("over a silent connection: %v", err)
+			}
+			if took := time.Since(start); took > 10*time.Second { // gRPC's keep-alives would take 13 at best
+				t.Errorf("the connection was replaced after %v; want about 3 s", took)
 			}
 		})
 	}

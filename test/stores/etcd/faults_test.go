@@ -102,7 +102,7 @@ func TestFaultsDebian(t *testing.T) {
 func TestFaultsOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	r := onServer(t)
-	r.TTL = silentTTL
+	r.TTL = silentTTL / 2 // the fault doubles it
 	r.RepeatsCalls = true // over a new connection
 	r.At = func(addr string) faults.Rig {
 		at := rig("etcd://" + addr)
