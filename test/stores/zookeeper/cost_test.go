@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -43,7 +44,22 @@ func TestRenewalReadsNodeOnNewConnection(t *testing.T) {
 			return false
 		}
 	})
-	release(t, store, grant)
+
+	// The lock is broken while there is no connection. No renewal succeeds after that.
+	network.Hang(true)
+	network.Reset()
+	if err := open(t, server.URL()).Break(t.Context(), "x", grant.Token); err != nil {
+		t.Fatal(err)
+	}
+	network.Hang(false)
+	network.Reset()
+	eventually(t, "the holder learns that its lock was broken", func() bool {
+		errs := store.Renew(t.Context(), []driver.Grant{grant})
+		if errs == nil {
+			t.Fatal("a lock that was broken was renewed")
+		}
+		return errors.Is(errs[0], driver.ErrNotHeld)
+	})
 }
 
 // TestContentionLeavesNoMemory: the store forgets nodes that it waited for, also those that were

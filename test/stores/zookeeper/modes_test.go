@@ -102,11 +102,15 @@ func TestDowngradeKeepsNode(t *testing.T) {
 		name := map[bool]string{false: "answered", true: "unanswered"}[lose]
 		grant := acquire(t, store, request(name))
 		node := contenders(t, conn, name)[0]
+		var lost <-chan struct{}
 		if lose {
-			p.LoseReply(sends(opMulti, name), true)
+			lost = p.LoseReply(sends(opMulti, name), true)
 		}
 		if err := store.Downgrade(t.Context(), grant); err != nil {
 			t.Fatalf("%s: Downgrade: %v", name, err)
+		}
+		if lose {
+			happens(t, lost, "the lost answer")
 		}
 		children := childrenOf(t, conn, name)
 		slices.Sort(children)

@@ -208,6 +208,7 @@ func TestRemovedLeaseEndsPermit(t *testing.T) {
 			t.Errorf("%s: Renew without a lease: %v; want ErrNotHeld", name, err)
 		}
 		eventually(t, "its other node is gone", func() bool { return len(contenders(t, conn, name)) == 0 })
+		release(t, store, acquire(t, store, requestIn(limitOne, name)))
 	}
 }
 

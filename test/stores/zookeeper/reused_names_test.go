@@ -55,48 +55,51 @@ func TestStaleHolderLeavesNewLock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	conn := admin(t, server.Addr())
-	url := server.URL() + "?order=unfair"
-	operator := open(t, url)
-	t.Run("unlock", func(t *testing.T) {
-		t.Parallel()
-		lease, err := client(t, open(t, url), nil).Lock(t.Context(), "unlock", dlock.WithFixedTTL(limit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		breakAndReap(t, conn, operator, driver.Grant{Name: "unlock", Token: lease.Token()})
-		other := open(t, url)
-		grant := acquire(t, other, request("unlock"))
-		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
-			t.Errorf("Unlock of a broken lock: %v; want ErrNotHeld", err)
-		}
-		stillHeld(t, other, grant, "after the old holder's Unlock")
-		release(t, other, grant)
-		reaped(t, conn, "unlock")
-	})
-	t.Run("expiry", func(t *testing.T) {
-		t.Parallel()
-		old, other := open(t, url), open(t, url)
-		var start time.Time
-		var grant driver.Grant
-		ttl := 3 * time.Second
-		for {
-			req := request("expiry")
-			req.TTL = ttl
-			start = time.Now()
-			breakAndReap(t, conn, operator, acquire(t, old, req))
-			grant = acquire(t, other, request("expiry"))
-			if time.Since(start) < ttl {
-				break
+	for _, order := range []string{"fair", "unfair"} {
+		url := server.URL() + "?order=" + order
+		t.Run(order+" unlock", func(t *testing.T) {
+			t.Parallel()
+			name := order + "-unlock"
+			lease, err := client(t, open(t, url), nil).Lock(t.Context(), name, dlock.WithFixedTTL(limit))
+			if err != nil {
+				t.Fatal(err)
 			}
-			ttl *= 2 // the old lock expired before the new one began: the machine is slow
+			breakAndReap(t, conn, open(t, url), driver.Grant{Name: name, Token: lease.Token()})
+			other := open(t, url)
+			grant := acquire(t, other, request(name))
+			if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
+				t.Errorf("Unlock of a broken lock: %v; want ErrNotHeld", err)
+			}
+			stillHeld(t, other, grant, "after the old holder's Unlock")
 			release(t, other, grant)
-			reaped(t, conn, "expiry")
-		}
-		eventually(t, "the old holder's TTL has passed", func() bool { return time.Since(start) > ttl+500*time.Millisecond })
-		stillHeld(t, other, grant, "after the expiry of the old holder's TTL")
-		release(t, other, grant)
-		reaped(t, conn, "expiry")
-	})
+			reaped(t, conn, name)
+		})
+		t.Run(order+" expiry", func(t *testing.T) {
+			t.Parallel()
+			name := order + "-expiry"
+			old, other, operator := open(t, url), open(t, url), open(t, url)
+			var start time.Time
+			var grant driver.Grant
+			ttl := 3 * time.Second
+			for {
+				req := request(name)
+				req.TTL = ttl
+				start = time.Now()
+				breakAndReap(t, conn, operator, acquire(t, old, req))
+				grant = acquire(t, other, request(name))
+				if time.Since(start) < ttl {
+					break
+				}
+				ttl *= 2 // the old lock expired before the new one began: the machine is slow
+				release(t, other, grant)
+				reaped(t, conn, name)
+			}
+			eventually(t, "the old holder's TTL has passed", func() bool { return time.Since(start) > ttl+500*time.Millisecond })
+			stillHeld(t, other, grant, "after the expiry of the old holder's TTL")
+			release(t, other, grant)
+			reaped(t, conn, name)
+		})
+	}
 }
 
 // TestHolderOfRemovedNodeLeavesNewLock: an operator removes the node of a lock by hand. The old
