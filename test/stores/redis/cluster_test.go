@@ -158,6 +158,9 @@ func TestSharesAreKeptWhileSlotMoves(t *testing.T) {
 		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 			t.Errorf("%+v: Renew of a share that has moved: %v", test, errs)
 		}
+		if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%+v: Release before the end of the move: %v; want ErrUnreachable", test, err)
+		}
 		finish()
 		if err := store.Release(t.Context(), grant); err != nil {
 			t.Errorf("%+v: Release on the new server: %v", test, err)
