@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -121,6 +122,7 @@ func TestWriterAmongSharedLocks(t *testing.T) {
 					err := client.Do(ctx, "x", func(ctx context.Context) error {
 						reading.Add(1)
 						defer reading.Add(-1)
+						<-time.After(20 * time.Millisecond) // the readers overlap
 						return nil
 					}, dlock.WithShared())
 					if err != nil && ctx.Err() == nil {
@@ -130,17 +132,19 @@ func TestWriterAmongSharedLocks(t *testing.T) {
 				}
 			})
 		}
-		for range 3 {
-			lease, err := client.Lock(ctx, "x")
-			if err != nil {
-				t.Fatalf("the exclusive lock: %v", err)
-			}
-			if n := reading.Load(); n > 0 {
-				t.Errorf("%d readers beside an exclusive holder", n)
-			}
-			if err := lease.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
+	}
+	writer := dlock.New(s.store(t, s.open(t)), nil)
+	defer writer.Close()
+	for range 5 {
+		lease, err := writer.Lock(ctx, "x")
+		if err != nil {
+			t.Fatalf("the exclusive lock: %v", err)
+		}
+		if n := reading.Load(); n > 0 {
+			t.Errorf("%d readers beside an exclusive holder", n)
+		}
+		if err := lease.Unlock(ctx); err != nil {
+			t.Error(err)
 		}
 	}
 	stop()
