@@ -103,6 +103,7 @@ func TestUnfitSettings(t *testing.T) {
 		mariadb.eachScheme(t, func(t *testing.T, s target) {
 			s.with("autocommit=0").mustBeRejected(t, "autocommit is off")
 			s.with("completion_type=CHAIN").mustBeRejected(t, "completion_type is CHAIN")
+			s.with("completion_type=2").mustBeRejected(t, "completion_type is RELEASE") // a word of SQL
 			s.with("sql_safe_updates=1").mustBeRejected(t, "sql_safe_updates is on")
 		})
 	})

@@ -260,6 +260,7 @@ func TestModesTogether(t *testing.T) {
 						for i := range grants {
 							enter(first+i, reqs[i].Mode, 1)
 						}
+						<-time.After(time.Millisecond)
 						for i, grant := range grants {
 							enter(first+i, reqs[i].Mode, -1)
 							if err := store.Release(within(t), grant); err != nil {
