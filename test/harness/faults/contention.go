@@ -139,6 +139,7 @@ func (s *stormState) checkExclusive(wanted []int, names []string, leases *dlock.
 		}
 		s.tokens[n] = token
 	}
+	<-time.After(time.Millisecond) // in which another holder would be noticed
 	for _, n := range slices.Backward(wanted) {
 		s.inside[n].Add(-1)
 	}

@@ -134,6 +134,9 @@ func (m Mix) Run(t testing.TB, r Rig) []string {
 	all.Wait()
 	t.Logf("seed %d: %d acquired, %d failed, %d writes; %v", m.Seed,
 		mix.record.count(history.Acquired), mix.record.count(history.Failed), mix.record.count(history.Wrote), mix.done)
+	if mix.record.count(history.Acquired) == 0 || len(mix.done) == 0 {
+		t.Error("no lock was acquired, or no fault was caused: the run shows nothing")
+	}
 	return append(history.Violations(mix.record.excuseDeletions(r.TTL+time.Second)), mix.leftovers()...)
 }
 
