@@ -31,6 +31,9 @@ func TestSoak(t *testing.T) {
 			if result.Counts.Acquired == 0 || result.Counts.Checked != result.Counts.Acquired {
 				t.Errorf("%d acquisitions, of which %d were checked", result.Counts.Acquired, result.Counts.Checked)
 			}
+			if sum(result.Counts.Faults) == 0 {
+				t.Error("no fault was caused")
+			}
 		})
 	}
 }
