@@ -9,7 +9,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/test/harness/faults"
-	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -22,18 +21,16 @@ func TestRedlockFaults(t *testing.T) {
 	both.Go(func() { faults.Run(t, onRedlock(t), faults.Leases) })
 }
 
-// onRedlock makes a rig with five servers, each behind a proxy.
+// onRedlock makes a rig with five servers.
 func onRedlock(t testing.TB) faults.Rig {
 	t.Helper()
 	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
 	members := make([]faults.Member, len(group))
 	addrs := make([]string, len(group))
 	for i, server := range group {
-		link := proxy.Run(t, server.Addr())
-		addrs[i] = link.Addr()
+		addrs[i] = server.Addr()
 		members[i] = faults.Member{
 			Rig:          rig("redis://" + server.Addr() + "/0?protocol=plain"),
-			Link:         link,
 			Kill:         server.Kill,
 			RestartEmpty: server.RestartEmpty,
 		}
