@@ -95,8 +95,13 @@ func (c *curator) excludes(locks *dlock.Client, kind, recipe string, excludes bo
 	if locks.Traits().Queues {
 		awaitWaiters(c, c.locks, 1)
 	}
+	start := time.Now()
 	c.java.do("unlock "+recipe, "unlocked")
-	unlock(c, granted(c, later, javaLimit).lease)
+	w := granted(c, later, javaLimit)
+	unlock(c, w.lease)
+	if took := w.at.Sub(start); took > 5*time.Second {
+		c.Errorf("Java's %s wakes dlock's %s lock after %v", recipe, kind, took)
+	}
 }
 
 // exclusiveOnly checks that a store with ExclusiveOnly and Java's mutex exclude each other, and that

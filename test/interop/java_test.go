@@ -77,8 +77,13 @@ func javaWakes(t *testing.T, java agent, locks *dlock.Client) {
 	if locks.Traits().Fair {
 		awaitWaiters(t, locks, 1)
 	}
+	start := time.Now()
 	java.do("unlock", "unlocked")
-	unlock(t, granted(t, got, javaLimit).lease)
+	w := granted(t, got, javaLimit)
+	unlock(t, w.lease)
+	if took := w.at.Sub(start); took > 5*time.Second { // dlock polls every 20 s
+		t.Errorf("dlock was woken after %v", took)
+	}
 }
 
 // javaQueues checks that two waiters of Java and two of dlock are served in the
