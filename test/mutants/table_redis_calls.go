@@ -222,6 +222,13 @@ func init() {
 		new:  "",
 		test: "test/stores/redis TestConformance/single/redisson/watch",
 	})
+	add(mutant{
+		rule: "readers of Java that subscribe to a replica are woken",
+		file: "redislock/lua/publish.lua",
+		old:  "	publish(channel, '1')\n",
+		new:  "",
+		test: "test/stores/redis TestReadersThatSubscribeToAReplicaAreWoken",
+	})
 
 	// Modes.
 	add(mutant{

@@ -42,7 +42,7 @@ func TestRoundTrips(t *testing.T) {
 	server := servers.Run(t, servers.Redis, inMemory...)
 	raw := clients(t, server.Addr())[0]
 	for protocol, perPair := range map[redislock.Protocol]int{
-		redislock.Redisson: 4, // a script to lock, a script with two publications to unlock
+		redislock.Redisson: 5, // a script to lock, a script with three publications to unlock
 		redislock.Plain:    4, // MULTI and EXEC, a script and its publication
 	} {
 		trips := &counting{}
