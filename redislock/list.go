@@ -138,8 +138,8 @@ func (s *Store) inspect(ctx context.Context, keys []string) (infos []driver.Info
 	return infos, nil
 }
 
-// redissonID is what Redisson writes: a UUID and the number of a thread.
-var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+(:write)?$`)
+// redissonID is what Redisson writes: a UUID and the number of a thread, which may be negative.
+var redissonID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:-?\d+(:write)?$`)
 
 // describe reads {waiters, mode}, and then {holder value, remaining, token} of each holder. It
 // returns nothing if the key is not a lock.

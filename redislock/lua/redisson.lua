@@ -41,9 +41,10 @@ local function is_own(id)
 	return #id == 32 and not string.find(id, '%X')
 end
 
--- is_share reports whether dlock or Redisson can have written the ID of a share.
+-- is_share reports whether dlock or Redisson can have written the ID of a share. Redisson lets its
+-- callers choose the number of the thread, which may be negative.
 local function is_share(id)
-	return is_own(id) or string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') ~= nil
+	return is_own(id) or string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') ~= nil
 end
 
 -- all_shares returns {ID, remaining} of each field but the mode. The remaining time is -2 if the

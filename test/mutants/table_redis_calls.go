@@ -229,6 +229,13 @@ func init() {
 		new:  "",
 		test: "test/stores/redis TestReadersThatSubscribeToAReplicaAreWoken",
 	})
+	add(mutant{
+		rule: "a thread of Java with a negative number has a share",
+		file: "redislock/lua/redisson.lua",
+		old:  ":%-?%d+$",
+		new:  ":%d+$",
+		test: "test/stores/redis TestReaderOfJavaWithNegativeThreadCounts",
+	})
 
 	// Modes.
 	add(mutant{

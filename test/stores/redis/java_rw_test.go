@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
 )
 
 // TestReadersThatSubscribeToAReplicaAreWoken: with subscriptionMode SLAVE, Redisson subscribes to
@@ -60,4 +62,50 @@ func TestReadersThatSubscribeToAReplicaAreWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken("a break")
+}
+
+// TestReaderOfJavaWithNegativeThreadCounts: lockAsync(threadId) of Redisson accepts every number in
+// the place of a thread. The share of such a reader is kept while it lasts, is listed, and is
+// removed when it has expired.
+func TestReaderOfJavaWithNegativeThreadCounts(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	store, _ := openURL(t, server.URL())
+	const thread = "0d2a3a52-7f0b-4a3c-9d2b-0123456789ab:-3"
+	timeoutKey := readInJava(t, raw, "x", thread)
+	if info, found := listed(t, store, "x")["x"]; !found || info.Holder.Note != thread {
+		t.Errorf("the reader of Java is listed as %+v, %v", info, found)
+	}
+	short := inMode(shared, "x")
+	short.TTL = 10 * time.Second
+	mustAcquire(t, store, short)
+	mustRelease(t, store, mustAcquire(t, store, inMode(shared, "x")))
+	if left := raw.PTTL(t.Context(), "x").Val(); left < 30*time.Second {
+		t.Errorf("the lock expires in %v, the share of Java in %v", left, raw.PTTL(t.Context(), timeoutKey).Val())
+	}
+	mustRelease(t, store, driver.Grant{Name: "x", Owner: short.Owner})
+	if _, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "x")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("an exclusive request beside a reader of Java: %v; want ErrHeld", err)
+	}
+	if err := raw.Del(t.Context(), timeoutKey).Err(); err != nil { // as if it had expired
+		t.Fatal(err)
+	}
+	mustAcquire(t, store, inMode(driver.Mode{}, "x"))
+}
+
+// readInJava writes the share of a reader of Redisson that lasts for a minute, and returns the key
+// that expires with it.
+func readInJava(t *testing.T, raw *redis.Client, name, thread string) (timeoutKey string) {
+	t.Helper()
+	timeoutKey = "{" + name + "}:" + thread + ":rwlock_timeout:1"
+	if _, err := raw.TxPipelined(t.Context(), func(java redis.Pipeliner) error {
+		java.HSet(t.Context(), name, "mode", "read", thread, 1)
+		java.Set(t.Context(), timeoutKey, 1, time.Minute)
+		java.PExpire(t.Context(), name, time.Minute)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return timeoutKey
 }
