@@ -19,6 +19,9 @@ else
 			ended, freed = true, end_share(lock, mode, share[1])
 		end
 	end
+	if ended and not freed then
+		notify_of_java(lock, ARGV[2])
+	end
 end
 if freed then
 	publish(ARGV[2]) -- for waiters that do not queue

@@ -57,3 +57,14 @@ local function notify(lock, queue, timeouts, writers, channel, mode)
 		publish(channel)
 	end
 end
+
+-- notify_of_java wakes all waiters if only readers of Java are left. Java publishes on a channel of
+-- its own, to which a waiter subscribes when a holder of Java has refused it.
+local function notify_of_java(lock, channel)
+	for _, id in ipairs(redis.call('hkeys', lock)) do
+		if is_own(id) then
+			return
+		end
+	end
+	publish(channel)
+end

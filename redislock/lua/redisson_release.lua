@@ -16,6 +16,9 @@ elseif redis.call('hexists', lock, owner) == 1 then
 	if value == owner or starts_with(value, prefix) then -- it is only the owner if the share has expired
 		released = value == owner and 0 or 1
 		freed = end_share(lock, mode, owner)
+		if not freed then
+			notify_of_java(lock, ARGV[3])
+		end
 	end
 end
 local removed = redis.call('zrem', writers, owner)
@@ -26,7 +29,10 @@ local held = redis.call('exists', lock) == 1
 if freed and not held then
 	publish_java_rw(ARGV[4])
 end
-if freed or removed > 0 and (shared or not held) then
+-- The next waiter may not know of a writer of Java, which publishes on a channel of its own: see
+-- notify_of_java.
+local java_writes = held and not shared and is_java_rw(lock, value_of(lock) or '') == 1
+if freed or removed > 0 and (shared or not held or java_writes) then
 	notify(lock, queue, timeouts, writers, ARGV[3], mode)
 end
 return released

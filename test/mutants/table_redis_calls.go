@@ -236,6 +236,13 @@ func init() {
 		new:  ":%d+$",
 		test: "test/stores/redis TestReaderOfJavaWithNegativeThreadCounts",
 	})
+	add(mutant{
+		rule: "a waiter is woken when only readers of Java are left",
+		file: "redislock/lua/redisson_release.lua",
+		old:  "if not freed then",
+		new:  "if false then",
+		test: "test/stores/redis TestLateReaderOfJavaWakesAWriter",
+	})
 
 	// Modes.
 	add(mutant{

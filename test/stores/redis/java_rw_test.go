@@ -109,3 +109,101 @@ func readInJava(t *testing.T, raw *redis.Client, name, thread string) (timeoutKe
 	}
 	return timeoutKey
 }
+
+// mustWake demands that the waiter of a watch is woken soon.
+func mustWake(t *testing.T, woken <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-woken:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s does not wake the waiter", what)
+	}
+}
+
+// mustBeRefused demands that another holder refuses a request.
+func mustBeRefused(t *testing.T, store driver.Store, req driver.Request) {
+	t.Helper()
+	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire of %q: %v; want ErrHeld", req.Name, err)
+	}
+}
+
+// endInJava removes a lock, and publishes as the last holder of Redisson's RReadWriteLock does.
+func endInJava(t *testing.T, raw *redis.Client, name, message string) {
+	t.Helper()
+	if _, err := raw.TxPipelined(t.Context(), func(java redis.Pipeliner) error {
+		java.Del(t.Context(), name)
+		java.Publish(t.Context(), "redisson_rwlock:{"+name+"}", message)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLateReaderOfJavaWakesAWriter: a reader of Java that comes while an exclusive request waits for
+// readers of dlock, and leaves last, wakes the waiter. Java publishes on a channel to which the
+// waiter does not subscribe before it knows of that reader.
+func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	store, _ := openURL(t, server.URL())
+	for name, end := range map[string]func(driver.Grant) error{
+		"release": func(g driver.Grant) error { return store.Release(t.Context(), g) },
+		"break":   func(g driver.Grant) error { return store.(driver.Breaker).Break(t.Context(), g.Name, g.Token) },
+	} {
+		reader := mustAcquire(t, store, inMode(shared, name))
+		req := inMode(driver.Mode{}, name)
+		req.Queue = true
+		woken, stop := watch(t, store, req)
+		defer stop()
+		mustBeRefused(t, store, req)
+		readInJava(t, raw, name, "0d2a3a52-7f0b-4a3c-9d2b-0123456789ab:7")
+		if err := end(reader); err != nil {
+			t.Fatal(err)
+		}
+		mustWake(t, woken, "the "+name+" of the last reader of dlock")
+		mustBeRefused(t, store, req)
+		mustWake(t, woken, "the subscription to the channel of Java")
+		endInJava(t, raw, name, "0")
+		mustWake(t, woken, "the last reader of Java")
+		mustAcquire(t, store, req)
+	}
+}
+
+// TestLateWriterOfJavaWakesTheNextWaiter: a writer of Java takes the lock before the queue, and the
+// first waiter gives up. The next one, which has not asked since, is woken by Java.
+func TestLateWriterOfJavaWakesTheNextWaiter(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	store, _ := openURL(t, server.URL())
+	var queue []driver.Request
+	for range 3 {
+		req := inMode(driver.Mode{}, "x")
+		req.Fair, req.Queue = true, true
+		queue = append(queue, req)
+	}
+	holder := mustAcquire(t, store, queue[0])
+	woken, stop := watch(t, store, queue[2])
+	defer stop()
+	mustBeRefused(t, store, queue[1])
+	mustBeRefused(t, store, queue[2])
+	mustRelease(t, store, holder)
+	if _, err := raw.TxPipelined(t.Context(), func(java redis.Pipeliner) error {
+		java.HSet(t.Context(), "x", "mode", "write", "0d2a3a52-7f0b-4a3c-9d2b-0123456789ab:7:write", 1)
+		java.PExpire(t.Context(), "x", time.Minute)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: queue[1].Owner}); !errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("Release of a waiter: %v; want ErrNotHeld", err)
+	}
+	mustWake(t, woken, "the waiter ahead that gave up")
+	mustBeRefused(t, store, queue[2])
+	mustWake(t, woken, "the subscription to the channel of Java")
+	endInJava(t, raw, "x", "1")
+	mustWake(t, woken, "the writer of Java")
+	mustAcquire(t, store, queue[2])
+}
