@@ -8,7 +8,8 @@
 // The protocol [Redisson], the default, shares locks with Java's Redisson: its RLock, fenced
 // lock, fair lock and read-write lock exclude dlock and are excluded by it. Each release wakes the
 // other's waiters, except that a waiter of Java's fair lock is woken only by a holder that uses
-// dlock.WithFair. Shared locks are the read lock of RReadWriteLock. Permits are dlock's own.
+// dlock.WithFair, and a holder of Java's fair lock wakes only waiters that do. Shared locks are the
+// read lock of RReadWriteLock. Permits are dlock's own.
 // The protocol [Plain] shares locks with the programs that use SET NX PX on the lock's name:
 // redsync, bsm/redislock, redis-py and many more.
 //
