@@ -90,6 +90,7 @@ if not refused_by and not first then
 	end
 	if fair and redis.call('zrem', timeouts, place) == 1 then
 		redis.call('lrem', queue, 1, place)
+		leave_to_java(queue, timeouts)
 		-- The release notified one waiter, but the next one may be admitted as well.
 		local next = first_place(queue, timeouts, now, function() return true end)
 		local kind = next and kind_of(next)

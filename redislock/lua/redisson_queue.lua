@@ -32,6 +32,17 @@ local function first_place(queue, timeouts, now, matches)
 	end
 end
 
+-- leave_to_java ends the expiry of a queue that a waiter of dlock has left, if its last waiter is one
+-- of Redisson's. Redisson sets no expiry, and could not prolong it. Without the right to PERSIST the
+-- queue expires: the call is not worth an error, because the lock has been granted or released.
+local function leave_to_java(queue, timeouts)
+	local last = redis.call('lindex', queue, -1)
+	if last and string.find(last, '-', 1, true) then
+		redis.pcall('persist', queue)
+		redis.pcall('persist', timeouts)
+	end
+end
+
 -- notify wakes the waiters that may be granted the lock now. In the queue these are the first one,
 -- the shared ones that follow a shared one, and as many permits as are free. notify wakes all
 -- waiters if the queue leaves a share or a permit to others, and if writers has a place, whose

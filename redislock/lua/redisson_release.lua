@@ -25,6 +25,9 @@ local removed = redis.call('zrem', writers, owner)
 for _, kind in ipairs({'', 'r', 'p'}) do
 	removed = removed + redis.call('lrem', queue, 0, owner .. kind) + redis.call('zrem', timeouts, owner .. kind)
 end
+if removed > 0 then
+	leave_to_java(queue, timeouts)
+end
 local held = redis.call('exists', lock) == 1
 if freed and not held then
 	publish_java_rw(ARGV[4])

@@ -243,6 +243,13 @@ func init() {
 		new:  "if false then",
 		test: "test/stores/redis TestLateReaderOfJavaWakesAWriter",
 	})
+	add(mutant{
+		rule: "a waiter leaves its queue to Java without an expiry",
+		file: "redislock/lua/redisson_queue.lua",
+		old:  "if last and string.find",
+		new:  "if false and string.find",
+		test: "test/stores/redis TestQueueOfJavaDoesNotExpire",
+	})
 
 	// Modes.
 	add(mutant{
