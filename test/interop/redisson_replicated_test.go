@@ -11,7 +11,7 @@ import (
 )
 
 // TestRedissonSentinel runs the tests with a master and replicas. Redisson waits
-// for the replicas to acknowledge, and may listen on a replica.
+// for the replicas to acknowledge, and listens on a replica.
 func TestRedissonSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := servers.RunSentinel(t, servers.SentinelOptions{})

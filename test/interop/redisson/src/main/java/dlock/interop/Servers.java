@@ -4,6 +4,7 @@ import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
+import org.redisson.config.SubscriptionMode;
 
 /**
  * The addresses of the servers.
@@ -33,6 +34,8 @@ final class Servers {
           config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(1);
       case "redis+sentinel" -> {
         SentinelServersConfig servers = config.useSentinelServers().setMasterName(path[1]);
+        // The documented default, though not the real one: the master does not count subscribers there.
+        servers.setSubscriptionMode(SubscriptionMode.SLAVE);
         fewConnections(servers.addSentinelAddress(addresses));
       }
       case "redis+cluster" -> {
