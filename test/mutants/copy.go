@@ -62,29 +62,6 @@ func copyFile(from, to string) error {
 
 func (c *projectCopy) remove() { _ = os.RemoveAll(c.root) }
 
-// runAll tries the mutants one after the other.
-func (c *projectCopy) runAll(ctx context.Context, mutants []*mutant) error {
-	failed := 0
-	for i, m := range mutants {
-		began := time.Now()
-		err := c.try(ctx, m)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		verdict := "caught"
-		if err != nil {
-			failed++
-			verdict = "FAILED: " + err.Error()
-		}
-		fmt.Printf("%3d/%d %-6v %s: %s\n", i+1, len(mutants), time.Since(began).Round(100*time.Millisecond), m, verdict)
-	}
-	fmt.Printf("%d mutants, %d caught, %d failed\n", len(mutants), len(mutants)-failed, failed)
-	if failed > 0 {
-		return fmt.Errorf("%d of %d mutants were not caught", failed, len(mutants))
-	}
-	return nil
-}
-
 // try applies m, runs its test and reverts the change. It returns nil if the test
 // fails, as it must.
 func (c *projectCopy) try(ctx context.Context, m *mutant) error {
@@ -100,11 +77,10 @@ func (c *projectCopy) try(ctx context.Context, m *mutant) error {
 		return err
 	}
 	defer func() { _ = os.WriteFile(path, []byte(before), 0o600) }() // if it fails, the next mutant does not apply
-	folder, pattern := m.target()
-	if out, err := c.test(ctx, folder, "^$"); err != nil {
+	if out, err := c.build(ctx, m); err != nil {
 		return fmt.Errorf("does not compile:\n%s", out)
 	}
-	if _, err := c.test(ctx, folder, pattern); err == nil {
+	if _, err := c.test(ctx, m); err == nil {
 		return fmt.Errorf("survived %s", m.test)
 	}
 	return nil
@@ -114,8 +90,10 @@ func (c *projectCopy) try(ctx context.Context, m *mutant) error {
 func (c *projectCopy) passesWithout(ctx context.Context, m *mutant) error {
 	said, known := c.passes[m.test]
 	if !known {
-		folder, pattern := m.target()
-		out, err := c.test(ctx, folder, pattern)
+		out, err := c.build(ctx, m)
+		if err == nil {
+			out, err = c.test(ctx, m)
+		}
 		switch {
 		case err != nil:
 			said = fmt.Sprintf("%s fails without it: %v\n%s", m.test, err, out)
@@ -130,11 +108,26 @@ func (c *projectCopy) passesWithout(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// test runs the tests of one package of the copy.
-func (c *projectCopy) test(ctx context.Context, folder, pattern string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-buildvcs=false", "-count=1",
-		"-timeout", c.limit.String(), "-run", pattern, "./"+folder)
-	cmd.Dir = c.root
+// binary is the test program of the last build, in the folder of its package.
+const binary = "mutant.test"
+
+// build builds the test program for the test of m. A mutant that does not compile is told from one
+// that is caught.
+func (c *projectCopy) build(ctx context.Context, m *mutant) (string, error) {
+	folder, _ := m.target()
+	return c.command(ctx, "", "go", "test", "-c", "-buildvcs=false", "-o", filepath.Join(folder, binary), "./"+folder)
+}
+
+// test runs the test of m.
+func (c *projectCopy) test(ctx context.Context, m *mutant) (string, error) {
+	folder, pattern := m.target()
+	return c.command(ctx, folder, "./"+binary, "-test.timeout", c.limit.String(), "-test.run", pattern)
+}
+
+// command runs a command in a folder of the copy.
+func (c *projectCopy) command(ctx context.Context, folder, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = filepath.Join(c.root, folder)
 	// In a process group of its own, so that the servers and children of a test
 	// end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -26,17 +26,18 @@ func main() {
 	only := flag.String("only", "", "run the mutants whose file, rule or test contains this `text`")
 	list := flag.Bool("list", false, "print the table and run nothing")
 	overlay := flag.String("overlay", "", "write to this `file` what go build needs to build the one mutant that --only selects, and run nothing")
+	jobs := flag.Int("jobs", 2, "how many mutants are tried at a time")
 	limit := flag.Duration("timeout", 3*time.Minute, "stop a test after this time, which counts as caught")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *list, *overlay, *limit); err != nil {
+	if err := run(ctx, *only, *list, *overlay, max(*jobs, 1), *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, list bool, overlay string, limit time.Duration) error {
+func run(ctx context.Context, only string, list bool, overlay string, jobs int, limit time.Duration) error {
 	selected := selection(only)
 	if len(selected) == 0 {
 		return fmt.Errorf("no mutant contains %q", only)
@@ -54,13 +55,7 @@ func run(ctx context.Context, only string, list bool, overlay string, limit time
 	if overlay != "" {
 		return writeOverlay(root, selected, overlay)
 	}
-	c, err := newCopy(ctx, root)
-	if err != nil {
-		return err
-	}
-	defer c.remove()
-	c.limit = limit
-	return c.runAll(ctx, selected)
+	return runAll(ctx, root, selected, jobs, limit)
 }
 
 func selection(only string) (selected []*mutant) {
