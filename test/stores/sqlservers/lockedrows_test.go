@@ -212,6 +212,11 @@ func TestAbandonedRenewal(t *testing.T) {
 		grants := acquire(t, a.direct, "a")
 		defer lockRows(t, a.admin, "dlock_locks", "a")()
 		a.renew(t, grants)
+		began := time.Now()
 		s.waitBlocked(t, a.admin, 0)
+		// The server's own limit is 50 s, or none.
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the renewal waited for %v; want about two seconds", took)
+		}
 	})
 }
