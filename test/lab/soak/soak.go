@@ -157,7 +157,7 @@ func (s *soak) harm(ctx context.Context, end func(), processes []*process) error
 		case <-ctx.Done():
 			tick.Stop()
 		}
-		goOn := false
+		var goOn bool
 		if goOn, err = s.check(began); err != nil || !goOn {
 			end()
 		}
