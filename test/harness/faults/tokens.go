@@ -10,19 +10,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// callLimit is how long a call of WatchTokens may take: a server that does not answer fails the test.
-const callLimit = time.Minute
+// turnLimit is how long a turn of WatchTokens may take: a server that does not answer fails the test.
+const turnLimit = time.Minute
 
 // WatchTokens acquires and releases names in some goroutines, each name again and again, and
 // checks that every call succeeds and that the tokens of a name rise, until stop is called.
 func WatchTokens(t testing.TB, store driver.Store, goroutines, names int, request func(name string) driver.Request) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
-	call := func(f func(ctx context.Context) error) error {
-		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
-		defer cancel()
-		return f(ctx)
-	}
 	var work sync.WaitGroup
 	for i := range goroutines {
 		work.Go(func() {
@@ -34,22 +29,15 @@ func WatchTokens(t testing.TB, store driver.Store, goroutines, names int, reques
 				default:
 				}
 				name := fmt.Sprintf("name/%d/%d", i, turn%names)
-				var grant driver.Grant
-				if err := call(func(ctx context.Context) (err error) {
-					grant, err = store.Acquire(ctx, request(name))
-					return err
-				}); err != nil {
-					t.Errorf("Acquire: %v", err)
+				token, err := acquireAndRelease(store, request(name))
+				if err != nil {
+					t.Error(err)
 					return
 				}
-				if grant.Token <= last[name] {
-					t.Errorf("%q got token %d after %d", name, grant.Token, last[name])
+				if token <= last[name] {
+					t.Errorf("%q got token %d after %d", name, token, last[name])
 				}
-				last[name] = grant.Token
-				if err := call(func(ctx context.Context) error { return store.Release(ctx, grant) }); err != nil {
-					t.Errorf("Release: %v", err)
-					return
-				}
+				last[name] = token
 			}
 		})
 	}
@@ -57,4 +45,17 @@ func WatchTokens(t testing.TB, store driver.Store, goroutines, names int, reques
 		close(done)
 		work.Wait()
 	})
+}
+
+func acquireAndRelease(store driver.Store, req driver.Request) (token uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
+	defer cancel()
+	grant, err := store.Acquire(ctx, req)
+	if err != nil {
+		return 0, fmt.Errorf("acquire: %w", err)
+	}
+	if err := store.Release(ctx, grant); err != nil {
+		return 0, fmt.Errorf("release: %w", err)
+	}
+	return grant.Token, nil
 }
