@@ -40,7 +40,7 @@ func init() {
 		rule: "a loss reported for an earlier attempt ends nothing",
 		file: "hold.go",
 		old:  `		h.revocation = new(revocation)`,
-		new:  `		h.revocation = cmp.Or(h.revocation, new(revocation))`,
+		new:  "		if h.revocation == nil {\n			h.revocation = new(revocation)\n		}",
 		test: ". TestReportedLossOfAnEarlierAttemptIsIgnored",
 	})
 	add(mutant{
@@ -103,7 +103,7 @@ func init() {
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "enter.go",
 		old:  "	case <-announced:\n		if err",
-		new:  "	default:\n		_ = announced\n		return &driver.HeldError{Name: h.name}\n		if err",
+		new:  "	default:\n		_ = announced\n		return &HeldError{Name: h.name}\n		if err",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,7 +40,8 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// hasReadAll waits until a guard has read all records.
+// hasReadAll waits until a guard has read all records and has decided about them: all its threads
+// sleep.
 func hasReadAll(t *testing.T, pid int) {
 	t.Helper()
 	eventually(t, "the guard has read the pending records", func() bool {
@@ -48,7 +51,20 @@ func hasReadAll(t *testing.T, pid int) {
 		}
 		defer pipe.Close()
 		pending, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
-		return err == nil && pending == 0
+		return err == nil && pending == 0 && sleeps(t, pid)
+	})
+}
+
+// sleeps reports whether all threads of a process wait for something.
+func sleeps(t *testing.T, pid int) bool {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the threads of process %d: %v, %v", pid, files, err)
+	}
+	return !slices.ContainsFunc(files, func(file string) bool {
+		stat, err := os.ReadFile(file)
+		return err != nil || !strings.Contains(string(stat), ") S ")
 	})
 }
 
