@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func runSoak(ctx context.Context, args []string) error {
 	every := flags.Duration("every", 0, "the longest time between two faults of a process; default half a second for each process")
 	enough := flags.Bool("enough", false, fmt.Sprintf("end each soak early, after %d acquisitions and %d faults", wantedAcquired, wantedFaults))
 	file := flags.String("json", "", "write the results to this file")
+	docs := flags.String("docs", "", "write a row for each store into the table of soak.md in this folder")
 	pictures := flags.String("pictures", ".", "the folder for pictures of violations")
 	only := flags.String("only", "", "with --spoiled: only the mistakes whose rule contains this `text`")
 	spoiled := flags.Bool("spoiled", false, "make 14 mistakes in a copy of dlock, and find each within a minute")
@@ -66,6 +68,11 @@ func runSoak(ctx context.Context, args []string) error {
 		results = append(results, result)
 		if fmt.Fprint(os.Stderr, verdict(result)); !result.OK() {
 			failed = append(failed, name)
+		}
+		if *docs != "" {
+			if err := writeSoakRow(filepath.Join(*docs, "soak.md"), result); err != nil {
+				return err
+			}
 		}
 		if ctx.Err() != nil {
 			break

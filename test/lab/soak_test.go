@@ -51,3 +51,27 @@ func TestBadSoak(t *testing.T) {
 		}
 	}
 }
+
+// TestSoakRow: a result replaces the row of its store, and nothing else.
+func TestSoakRow(t *testing.T) {
+	before := "Text.\n\n" + soakHeader + "| sqlite | old |\n| redis | other |\n\nMore.\n"
+	r := &soak.Result{Store: "memory", Seed: 7, Time: 90 * time.Second, Wake: 1250 * time.Microsecond, Start: soak.Measure{Goroutines: 5, Connections: 2, Heap: 2_000_000},
+		End: soak.Measure{Goroutines: 4, Connections: 3, Heap: 3_500_000}, Entries: [2]int{10, 8},
+		Counts: soak.Counts{Acquired: 1_000_001, Lost: 12, Faults: map[string]int{"pause": 1000, "kill": 23}}}
+	const memory = "| memory | 1,000,001 | 1,023 | 1m30s | 12 | 1.2 ms | -1, +1, +1.5 MB, -2 | 7 |\n"
+	want := "Text.\n\n" + soakHeader + memory + "| sqlite | old |\n| redis | other |\n\nMore.\n"
+	for range 2 {
+		got, err := withSoakRow(before, r)
+		if err != nil || got != want {
+			t.Fatalf("got %s\nwant %s, %v", got, want, err)
+		}
+		before = got
+	}
+	if _, err := withSoakRow("no table", r); err == nil {
+		t.Error("a file without a table was taken")
+	}
+	r.Violations = make([]soak.Violation, 1)
+	if row := soakRow(r); !strings.Contains(row, "FAILED") {
+		t.Errorf("a soak with a violation has the row %s", row)
+	}
+}
