@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 var fullDisk = Story{
 	Number: 27, Name: "disk-full", TTL: 2 * time.Second,
 	Title: "The disk of the server is full",
-	Tells: "A has the lock when the file system of the server runs full. Redis refuses all writes, PostgreSQL crashes and recovers, SQLite answers each write with an error. " +
+	Tells: "A has the lock when the file system of the server runs full. Redis refuses all writes, PostgreSQL crashes and recovers, MariaDB can write only where its files have room, SQLite answers each write with an error, etcd refuses what exceeds its quota. " +
 		"If A cannot renew, it must stop before its lock expires; B must not get in beside it. Then there is space again, and both get their turn. " +
 		"Then A unlocks on the full disk: the release works, or fails with an error, and B gets the lock at the latest when there is space again.",
 	On: []Place{
@@ -26,10 +27,12 @@ var fullDisk = Story{
 			peer("redis/redsync"), ours("redis")}},
 		{"postgres", onSmallDisk(servers.Postgres, 96, "-c", "min_wal_size=2MB", "-c", "max_wal_size=2MB"), []Case{ours("postgres")}},
 		{"sqlite", startSQLite, []Case{ours("sqlite")}},
+		{"etcd", onQuota, []Case{ours("etcd")}},
+		{"mysql", onSmallDisk(servers.MariaDB, 192, "--innodb-log-file-size=4M"), []Case{ours("mysql")}},
 	},
 	Play: func(s *stage.Stage) {
 		s.Patience += 10 * time.Second
-		d := s.Server.Any.(*disk)
+		d := s.Server.Any.(limited)
 		a, b := s.Process("A"), s.Process("B")
 		turn(b)
 		a.Lock()
@@ -69,6 +72,12 @@ var fullDisk = Story{
 			p.Unlock()
 		}
 	},
+}
+
+// limited is the space of a server.
+type limited interface {
+	exhaust(s *stage.Stage) // leaves none
+	free(s *stage.Stage)    // makes some
 }
 
 // disk is a file system in memory, of a few megabytes.
@@ -171,6 +180,8 @@ func onSmallDisk(kind *servers.Kind, megabytes int, args ...string) func() (*sta
 		case servers.Postgres:
 			d.refuse = func(s *stage.Stage) error { return crashPostgres(s.Context(), server) }
 			d.repair = server.Restart
+		case servers.MariaDB:
+			d.refuse = func(s *stage.Stage) error { return fillMariaDB(s.Context(), server) }
 		}
 		return s, nil
 	}
@@ -231,6 +242,20 @@ func crashPostgres(ctx context.Context, server *servers.Server) error {
 		}
 	}
 	return errors.New("the disk of PostgreSQL is never full")
+}
+
+// fillMariaDB writes to a table until MariaDB cannot.
+func fillMariaDB(ctx context.Context, server *servers.Server) error {
+	for range 100 {
+		_, err := server.SQL(ctx, "CREATE TABLE IF NOT EXISTS dlock.fill (x LONGBLOB); INSERT INTO dlock.fill VALUES (repeat('x', 1000000))")
+		switch {
+		case err != nil && (strings.Contains(err.Error(), "No space left") || strings.Contains(err.Error(), "is full")):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return errors.New("the disk of MariaDB is never full")
 }
 
 // startSQLite creates a database on a small disk.
