@@ -40,7 +40,7 @@ func init() {
 		rule: "a lease whose grant was not answered is used",
 		file: "etcdlock/lease.go",
 		old:  `if isError(err, rpctypes.ErrLeaseExist) {`,
-		new:  `if errors.Is(err, errLeaseGone) {`,
+		new:  `if isError(err, rpctypes.ErrLeaseNotFound) {`,
 		test: "test/stores/etcd TestUnansweredLeaseIsUsed",
 	})
 	add(mutant{

@@ -159,7 +159,7 @@ var internalMutants = []mutant{
 		rule: "an acquisition without an answer is undone for as long as it may be carried out",
 		file: "internal/attempts/attempts.go",
 		old:  `finished = r.underway == 0 && (!r.unanswered || age > lateness)`,
-		new:  `return r.underway == 0`,
+		new:  `finished = r.underway == 0`,
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	},
 	{

@@ -92,7 +92,7 @@ var memcachedMutants = []mutant{
 		rule: "a renewal extends no other owner's lock",
 		file: "memcachelock/renew.go",
 		old:  `(it == nil || !it.ownedBy(grant.Owner) || it.token(c.started) != grant.Token)`,
-		new:  `it == nil`,
+		new:  `(it == nil || grant == nil)`,
 		test: "test/stores/memcached TestReusedNumberTouchesNoOtherLock",
 	},
 	{
