@@ -94,7 +94,7 @@ func init() {
 		rule: "a proposed token counts only if it raised the counter",
 		file: "redislock/acquire.go",
 		old:  "	case raised && granted:",
-		new:  "	case granted:",
+		new:  "	case (raised || granted) && granted:",
 		test: "test/stores/redis TestTokensRise/plain",
 	})
 	add(mutant{
