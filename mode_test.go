@@ -337,16 +337,16 @@ func TestMembersHaveTokensOfTheSpan(t *testing.T) {
 		defer c.Close()
 		defer other.Close()
 		exclusive := mustLock(t, c, t.Context(), "x")
-		leases := make([]*dlock.Lease, 200)
+		leases := make([]*dlock.Lease, 1200)
 		var readers sync.WaitGroup
-		for i := range leases[:100] { // more than the first span
+		for i := range leases[:1100] { // more than the largest span
 			readers.Go(func() { leases[i] = mustLock(t, c, t.Context(), "x", dlock.WithShared()) })
 		}
 		synctest.Wait() // all of them wait as one group
 		mustUnlock(t, exclusive)
 		readers.Wait()
-		for i := range leases[100:] { // one after another
-			leases[100+i] = mustLock(t, c, t.Context(), "x", dlock.WithShared())
+		for i := range leases[1100:] { // one after another
+			leases[1100+i] = mustLock(t, c, t.Context(), "x", dlock.WithShared())
 		}
 		last := mustLock(t, other, t.Context(), "x", dlock.WithShared())
 		seen := make(map[uint64]bool)
