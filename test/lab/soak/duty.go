@@ -58,7 +58,7 @@ func duties(traits driver.Traits, ttl, pace time.Duration) []duty {
 	all = append(all, wake)
 	for _, name := range hot { // the goroutines of a process hand a name over to each other
 		d := duty{names: []string{name}, ttl: ttl, pause: pace}
-		all = append(all, d, d)
+		all = append(all, d, d, d, d)
 	}
 	if traits.Fair {
 		wake.names, wake.fair = wakeNames[1:], true
