@@ -86,7 +86,7 @@ fuzz: ## every fuzz test for FUZZTIME=20s
 	$(each) "$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME)
 
 .PHONY: mutants
-mutants: servers ## make each known mistake in a copy, and see a test fail (two hours); ONLY=redislock
+mutants: servers ## make each known mistake in a copy, and see a test fail (about an hour); ONLY=redislock
 	go run -buildvcs=false ./test/mutants $(if $(ONLY),--only $(ONLY))
 
 .PHONY: release

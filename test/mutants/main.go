@@ -2,7 +2,7 @@
 // a table in a copy of the project and runs the test that must fail. It reports
 // an error if a mutant survives, does not apply any more, or does not compile.
 //
-//	go run ./test/mutants                   # all mutants, which takes two hours
+//	go run ./test/mutants                   # all mutants, which takes about an hour
 //	go run ./test/mutants --only redislock  # mutants whose file, rule or test contains the text
 //	go run ./test/mutants --list
 //	go run ./test/mutants --only "the rule of a mutant" --overlay FILE   # for go build -overlay FILE
