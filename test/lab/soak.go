@@ -30,6 +30,7 @@ func runSoak(ctx context.Context, args []string) error {
 	seed := flags.Uint64("seed", 0, "decides the faults; 0 takes any")
 	faults := flags.String("faults", "", "comma-separated `faults`; default all that the store must bear")
 	every := flags.Duration("every", 0, "the longest time between two faults of a process; default half a second for each process")
+	pace := flags.Duration("pace", 0, "the longest pause of the goroutines that lock most often; default 1ms")
 	enough := flags.Bool("enough", false, fmt.Sprintf("end each soak early, after %d acquisitions and %d faults", wantedAcquired, wantedFaults))
 	file := flags.String("json", "", "write the results to this file")
 	docs := flags.String("docs", "", "write a row for each store into the table of soak.md in this folder")
@@ -54,7 +55,7 @@ func runSoak(ctx context.Context, args []string) error {
 	var results []*soak.Result
 	var failed []string
 	for _, name := range list {
-		c := soak.Config{Store: name, Time: *length, Seed: *seed, Every: *every, Pictures: *pictures, Progress: progress(name, *enough)}
+		c := soak.Config{Store: name, Time: *length, Seed: *seed, Every: *every, Pace: *pace, Pictures: *pictures, Progress: progress(name, *enough)}
 		if *faults != "" {
 			c.Faults = strings.Split(*faults, ",")
 		} else {
