@@ -134,7 +134,7 @@ func init() {
 		old: `		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
 `,
 		new:  ``,
-		test: "test/stores/zookeeper TestLostServerIsUnreachable/hangs",
+		test: "test/stores/zookeeper TestUnlockUsesNewConnectionWhenOldOneHangs",
 	})
 	add(mutant{
 		rule: "a renewal does not take the node of another holder for its own",
