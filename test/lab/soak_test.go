@@ -12,7 +12,7 @@ import (
 const soakTime = 5 * time.Second
 
 // soakPace leaves the machine to the tests that run at the same time.
-const soakPace = 500 * time.Millisecond
+const soakPace = 1500 * time.Millisecond
 
 // TestSoak: on every store processes lock while faults happen, and nothing is broken, stuck or
 // left over.

@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -34,6 +35,10 @@ var wakeNames = named("wake", 2)
 
 const wakeTTL = 6 * time.Second
 
+// hotGoroutines is how many goroutines of a process want each lock that is locked most often. Most
+// of them pause at any moment.
+const hotGoroutines = 12
+
 func named(kind string, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("%s%s-%d", prefix, kind, i))
@@ -44,7 +49,7 @@ func named(kind string, n int) (names []string) {
 // duties returns the duties of a client, as far as the store supports them. pace is the longest
 // pause of those that lock most often.
 func duties(traits driver.Traits, ttl, pace time.Duration) []duty {
-	hot, slow, fixed := named("hot", 12), named("slow", 2), named("fixed", 2)
+	hot, slow, fixed := named("hot", 6), named("slow", 2), named("fixed", 2)
 	all := []duty{
 		{names: slow, ttl: ttl, hold: ttl * 3 / 2, pause: ttl / 10},
 		{names: slow, ttl: ttl, margin: ttl / 5, hold: ttl * 3 / 2, pause: ttl / 10},
@@ -57,8 +62,7 @@ func duties(traits driver.Traits, ttl, pace time.Duration) []duty {
 	wake := duty{names: wakeNames[:1], ttl: max(ttl, wakeTTL), hold: 600 * time.Millisecond, rest: time.Second, pause: time.Second}
 	all = append(all, wake)
 	for _, name := range hot { // the goroutines of a process hand a name over to each other
-		d := duty{names: []string{name}, ttl: ttl, pause: pace}
-		all = append(all, d, d, d, d)
+		all = append(all, slices.Repeat([]duty{{names: []string{name}, ttl: ttl, pause: pace}}, hotGoroutines)...)
 	}
 	if traits.Fair {
 		wake.names, wake.fair = wakeNames[1:], true
