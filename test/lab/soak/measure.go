@@ -21,9 +21,10 @@ func (m Measure) String() string {
 }
 
 // What a process may need more at the end than at the start: pools of connections grow while
-// connections break, and shrink later. A leak grows with the length of the soak.
+// connections break, and shrink later, and a pool of workers keeps up to 64 that are idle. A leak
+// grows with the length of the soak.
 const (
-	moreGoroutines  = 60
+	moreGoroutines  = 100
 	moreConnections = 30
 	moreHeap        = 16 << 20
 	settle          = 500 * time.Millisecond
