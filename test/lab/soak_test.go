@@ -55,7 +55,7 @@ func TestBadSoak(t *testing.T) {
 // TestSoakRow: a result replaces the row of its store, and nothing else.
 func TestSoakRow(t *testing.T) {
 	before := "Text.\n\n" + soakHeader + "| sqlite | old |\n| redis | other |\n\nMore.\n"
-	r := &soak.Result{Store: "memory", Seed: 7, Time: 90 * time.Second, Wake: 1250 * time.Microsecond, Start: soak.Measure{Goroutines: 5, Connections: 2, Heap: 2_000_000},
+	r := &soak.Result{Store: "memory", Seed: 7, Time: 90 * time.Second, Wake: 1250 * time.Microsecond, Wakes: 3, Start: soak.Measure{Goroutines: 5, Connections: 2, Heap: 2_000_000},
 		End: soak.Measure{Goroutines: 4, Connections: 3, Heap: 3_500_000}, Entries: [2]int{10, 8},
 		Counts: soak.Counts{Acquired: 1_000_001, Lost: 12, Faults: map[string]int{"pause": 1000, "kill": 23}}}
 	const memory = "| memory | 1,000,001 | 1,023 | 1m30s | 12 | 1.2 ms | -1, +1, +1.5 MB, -2 | 7 |\n"

@@ -55,8 +55,12 @@ func soakRow(r *soak.Result) string {
 	}
 	more := fmt.Sprintf("%+d, %+d, %+.1f MB, %+d", r.End.Goroutines-r.Start.Goroutines, r.End.Connections-r.Start.Connections,
 		(float64(r.End.Heap)-float64(r.Start.Heap))/1e6, r.Entries[1]-r.Entries[0])
-	return fmt.Sprintf("| %s | %s | %s | %v | %s | %.1f ms | %s | %d |", r.Store, thousands(r.Counts.Acquired), thousands(sum(r.Counts.Faults)),
-		r.Time.Round(time.Second), thousands(r.Counts.Lost), r.Wake.Seconds()*1000, more, r.Seed)
+	wake := "–"
+	if r.Wakes > 0 {
+		wake = fmt.Sprintf("%.1f ms", r.Wake.Seconds()*1000)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %v | %s | %s | %s | %d |", r.Store, thousands(r.Counts.Acquired), thousands(sum(r.Counts.Faults)),
+		r.Time.Round(time.Second), thousands(r.Counts.Lost), wake, more, r.Seed)
 }
 
 // thousands writes a number in groups of three digits.
