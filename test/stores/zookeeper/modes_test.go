@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-zookeeper/zk"
@@ -132,6 +133,10 @@ func TestDowngradeKeepsNode(t *testing.T) {
 	if err := store.Downgrade(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Downgrade without an answer: %v", err)
 	}
+	await.Until(t, "the reader's node exists", func() bool {
+		return slices.ContainsFunc(childrenOf(t, conn, "left"), func(node string) bool { return strings.Contains(node, "__READ__") })
+	})
+	p.Reset() // the answer never arrives
 	p.Deliver()
 	release(t, store, grant)
 	if children := childrenOf(t, conn, "left"); len(children) > 0 {
