@@ -76,7 +76,7 @@ func TestLastToRaiseTokenGetsRow(t *testing.T) {
 // TestContendersDoNotWaitForHolder: many contenders try at the same moment, and the one that gets the
 // row keeps it. The others are refused; none waits until the holder leaves.
 func TestContendersDoNotWaitForHolder(t *testing.T) {
-	const contenders, rounds = 32, 100
+	const contenders, rounds = 32, 60
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
