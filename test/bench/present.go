@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/test/bench/page"
+	"github.com/dlock-go/dlock/test/harness/digits"
 )
 
 // chapter is a kind of case, as readers see it.
@@ -322,11 +324,7 @@ func grouped(v float64) string {
 	if v < 100 {
 		return short(v)
 	}
-	digits := fmt.Sprintf("%.0f", v)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	return digits.Grouped(int(math.RoundToEven(v)))
 }
 
 var cpuModel = regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`)

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/test/harness/digits"
 	"github.com/dlock-go/dlock/test/lab/soak"
 )
 
@@ -59,18 +59,6 @@ func soakRow(r *soak.Result) string {
 	if r.Wakes > 0 {
 		wake = fmt.Sprintf("%.1f ms", r.Wake.Seconds()*1000)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %v | %s | %s | %s | %d |", r.Store, thousands(r.Counts.Acquired), thousands(sum(r.Counts.Faults)),
-		r.Time.Round(time.Second), thousands(r.Counts.Lost), wake, more, r.Seed)
-}
-
-// thousands writes a number in groups of three digits.
-func thousands(n int) string {
-	digits := fmt.Sprint(n)
-	var groups []string
-	for len(digits) > 3 {
-		groups, digits = append(groups, digits[len(digits)-3:]), digits[:len(digits)-3]
-	}
-	groups = append(groups, digits)
-	slices.Reverse(groups)
-	return strings.Join(groups, ",")
+	return fmt.Sprintf("| %s | %s | %s | %v | %s | %s | %s | %d |", r.Store, digits.Grouped(r.Counts.Acquired), digits.Grouped(sum(r.Counts.Faults)),
+		r.Time.Round(time.Second), digits.Grouped(r.Counts.Lost), wake, more, r.Seed)
 }

@@ -32,7 +32,7 @@ var fullDisk = Story{
 	},
 	Play: func(s *stage.Stage) {
 		s.Patience += 10 * time.Second
-		d := s.Server.Any.(limited)
+		d := s.Server.Any.(space)
 		a, b := s.Process("A"), s.Process("B")
 		turn(b)
 		a.Lock()
@@ -74,8 +74,8 @@ var fullDisk = Story{
 	},
 }
 
-// limited is the space of a server.
-type limited interface {
+// space is what a server has to keep its data.
+type space interface {
 	exhaust(s *stage.Stage) // leaves none
 	free(s *stage.Stage)    // makes some
 }
