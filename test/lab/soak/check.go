@@ -72,11 +72,15 @@ func (c *checker) describe(w *window, m history.Model, pairs [][]history.Event) 
 }
 
 // measureWakes measures how long after its release a lock was acquired while another process
-// waited for it undisturbed.
+// waited for it undisturbed. A window may begin with an acquisition that was late.
 func (c *checker) measureWakes(w *window) {
-	for i, h := range w.holds[:len(w.holds)-1] {
-		next := w.holds[i+1].acquired.To
-		waited := slices.ContainsFunc(w.holds[i+1:], func(other *hold) bool {
+	holds := w.holds
+	if w.before != nil {
+		holds = slices.Insert(slices.Clone(holds), 0, w.before)
+	}
+	for i, h := range holds[:len(holds)-1] {
+		next := holds[i+1].acquired.To
+		waited := slices.ContainsFunc(holds[i+1:], func(other *hold) bool {
 			return other.acquired.Worker != h.acquired.Worker && other.acquired.From < h.ended.From &&
 				!c.record.disturbed(other.process, h.ended.From, next)
 		})

@@ -40,9 +40,13 @@ func (r *reports) hold(process int, name string, mode driver.Mode, token, asked,
 	}
 }
 
+func (r *reports) checker(t *testing.T) *checker {
+	return &checker{record: r.record, file: pictureFile(t.TempDir(), "test", 1), woken: make(map[string][]time.Duration)}
+}
+
 func (r *reports) check(t *testing.T) (found []Violation, c *checker) {
 	t.Helper()
-	c = &checker{record: r.record, file: pictureFile(t.TempDir(), "test", 1), woken: make(map[string][]time.Duration)}
+	c = r.checker(t)
 	found, err := c.check()
 	if err != nil {
 		t.Fatal(err)
@@ -111,26 +115,33 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// TestLateWakes: waiters that get a released lock late are found, unless a fault explains it.
+// TestLateWakes: waiters that get a released lock late are found, unless a fault explains it, and
+// also if the record is checked while the lock is free.
 func TestLateWakes(t *testing.T) {
 	for _, test := range []struct {
 		late  int
 		fault bool
+		often bool // check after each hold
 		want  int
-	}{{late: 5}, {late: 1000, want: 1}, {late: 1000, fault: true}} {
+	}{{late: 5}, {late: 1000, want: 1}, {late: 1000, fault: true}, {late: 5, often: true}, {late: 1000, often: true, want: 1}} {
 		r := newReports(0, 1)
 		if test.fault {
 			r.causes("cut", -1)
 			r.faults[0].from = 0
 		}
-		at := 0
+		at, c := 0, r.checker(t)
 		for i := range 2 * fewWakes {
 			r.hold(i%2, wakeNames[0], driver.Mode{}, i+1, at-5000, at, at+10, at+11)
+			r.complete[0] = ms(at + 12)
 			at += 11 + test.late
+			if last := i == 2*fewWakes-1; test.often || last {
+				if found, err := c.check(); len(found) > 0 || err != nil {
+					t.Fatalf("found %v, %v; want nothing", found, err)
+				}
+			}
 		}
-		found, c := r.check(t)
-		if found = append(found, c.lateWakes()...); len(found) != test.want {
-			t.Errorf("late by %d ms, with a fault: %v: found %v; want %d", test.late, test.fault, found, test.want)
+		if found := c.lateWakes(); len(found) != test.want {
+			t.Errorf("%+v: found %v", test, found)
 		}
 	}
 }
