@@ -81,10 +81,10 @@ type Breaker interface {
 // rising tokens. Such stores also honour Request.Floor.
 type TokenRaiser interface {
 	// RaiseToken sets the token of a lock that grant.Owner holds to token, and
-	// makes every later token of the name larger, in one atomic step. It does
-	// not change the TTL, nor a token that is already larger. The returned Grant
-	// replaces grant. [ErrNotHeld] means that the owner does not hold the lock,
-	// and that nothing was changed.
+	// makes every token of a later grant larger than all of its span, in one atomic
+	// step. The span keeps its length. RaiseToken does not change the TTL, nor a token
+	// that is already larger. The returned Grant replaces grant. [ErrNotHeld] means that
+	// the owner does not hold the lock, and that nothing was changed.
 	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
 }
 

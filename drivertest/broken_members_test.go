@@ -37,6 +37,26 @@ func (s setsToken) RaiseToken(ctx context.Context, grant driver.Grant, token uin
 	return grant, err
 }
 
+// raisesFirst sets aside one token at the new place of a span.
+type raisesFirst struct{ *memlock.Store }
+
+func (s raisesFirst) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	one := grant
+	one.Span = 1
+	raised, err := s.Store.RaiseToken(ctx, one, token)
+	raised.Span = grant.Span
+	return raised, err
+}
+
+// raiseCutsSpan leaves one token of a span.
+type raiseCutsSpan struct{ *memlock.Store }
+
+func (s raiseCutsSpan) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	grant, err := s.Store.RaiseToken(ctx, grant, token)
+	grant.Span = 1
+	return grant, err
+}
+
 type raisesAnyone struct{ *memlock.Store }
 
 func (s raisesAnyone) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {

@@ -36,7 +36,7 @@ var memberClauses = []clause{
 	},
 	{
 		id: "raise-token", needs: []need{needRaiser},
-		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds to token, and makes every later token of the name larger"; it does not change "a token that is already larger"`,
+		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds to token, and makes every token of a later grant larger"; it does not change "a token that is already larger"`,
 		pair: func(p *probe, a, b *peer) {
 			old := a.take(p.name("x"), p.long)
 			grant := a.raised(old, old.Token+1000)
@@ -59,8 +59,27 @@ var memberClauses = []clause{
 		},
 	},
 	{
+		id: "raise-span", needs: []need{needRaiser},
+		demand: `TokenRaiser.RaiseToken: "makes every token of a later grant larger than all of its span"; "The span keeps its length."`,
+		pair: func(p *probe, a, b *peer) {
+			last := uint64(0)
+			old := a.takeSpan(p.name("x"), span)
+			grant := a.raised(old, old.Token+2*span)
+			if grant.Token != old.Token+2*span || max(1, grant.Span) != max(1, old.Span) {
+				p.failf("raising %d tokens from %d to %d made %d tokens from %d", old.Span, old.Token, old.Token+2*span, grant.Span, grant.Token)
+			}
+			p.risesBeyond(&last, grant)
+			if held := b.refused(grant.Name, "it is held"); held.Token != 0 && (held.Token < grant.Token || held.Token > last) {
+				p.failf("the tokens were raised to %d to %d, the HeldError says %d", grant.Token, last, held.Token)
+			}
+			a.renewed(grant, "its token was raised")
+			a.released(grant)
+			p.risesBeyond(&last, b.take(grant.Name, p.long))
+		},
+	},
+	{
 		id: "raise-owner", needs: []need{needRaiser},
-		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] means that the owner does not hold the lock, and that nothing was changed"; "It does not change the TTL"`,
+		demand: `TokenRaiser.RaiseToken: "[ErrNotHeld] means that the owner does not hold the lock, and that nothing was changed"; it "does not change the TTL"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			b.notRaised(driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), Token: grant.Token, TTL: p.long}, "another owner has it")

@@ -40,8 +40,8 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 		return driver.Grant{}, driver.ErrNotHeld
 	}
 	sh.token = max(sh.token, token)
-	s.last = max(s.last, sh.token)
-	grant.Token, grant.Span = sh.token, 1
+	s.last = max(s.last, sh.token+max(1, grant.Span)-1)
+	grant.Token = sh.token
 	return grant, nil
 }
 

@@ -175,9 +175,9 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // grant grants an acquisition that has won its vote.
 func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
-	shortest := driver.MaxTTL // of the members of the majority
+	shortest, span := driver.MaxTTL, a.span // what each member of the majority has at least
 	for i := range b.raised.all() {
-		shortest = min(shortest, b.answers[i].ttl)
+		shortest, span = min(shortest, b.answers[i].ttl), min(span, b.answers[i].span)
 	}
 	granted := shortest - drift(a.ttl)
 	if time.Since(start) >= granted {
@@ -188,7 +188,7 @@ func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
 	if a.ended {
 		return errReleased
 	}
-	a.token, a.minMemberTTL, a.grantedTTL = b.token, shortest, granted
+	a.token, a.grantedSpan, a.minMemberTTL, a.grantedTTL = b.token, span, shortest, granted
 	return nil
 }
 

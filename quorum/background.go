@@ -159,7 +159,7 @@ func (s *Store) repairAll(m *member) {
 func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	a.mu.Lock()
 	ended := a.ended || time.Now().After(a.expires)
-	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
+	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Span: a.span, Holder: a.holder}
 	if s.agreesOnTokens {
 		req.Floor = a.token
 	}

@@ -22,13 +22,14 @@ type ballot struct {
 	raised  set      // members of granted that have stored token
 	token   uint64   // the token of the vote; zero until a majority has granted
 	second  bool     // token was chosen a second time
-	largest uint64   // the largest token in the answers
+	largest uint64   // the largest token of the spans in the answers
 	answers []answer // by member
 	errs    []error  // why members failed, by member
 }
 
 type answer struct {
 	token  uint64
+	span   uint64
 	ttl    time.Duration
 	held   *driver.HeldError // if it refused
 	err    error             // if it failed
@@ -44,7 +45,7 @@ func newBallot(members, majority int, agreesOnTokens bool) ballot {
 func (b *ballot) count(i int, got answer) (raise set) {
 	b.pending.remove(i)
 	b.answers[i], b.errs[i] = got, got.err
-	b.largest = max(b.largest, got.token)
+	b.largest = max(b.largest, got.token+max(1, got.span)-1)
 	switch {
 	case got.held != nil:
 		b.refused.add(i)

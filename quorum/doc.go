@@ -28,8 +28,9 @@
 // common, and its next token is larger than the last one it stored, so tokens rise,
 // whichever members answer. Usually this takes one round trip, because the quorum proposes
 // a token that is larger than the members' own choice ([driver.Request].Floor). Otherwise a
-// second call raises the smaller ones ([driver.TokenRaiser]). With members that cannot do
-// this, tokens mean nothing.
+// second call raises the smaller ones ([driver.TokenRaiser]). The tokens of a span
+// ([driver.Grant].Span) follow the same rule: each member of the majority has set all of them
+// aside. With members that cannot do this, tokens mean nothing, and a grant has one.
 //
 // # What it does not promise
 //

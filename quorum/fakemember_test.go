@@ -27,7 +27,7 @@ type fakeMember struct {
 	clock  func() uint64        // the least token; nil is no floor
 	fast   float64              // by which fraction its clock is fast
 	calls  map[string]int
-	stored map[string]uint64 // the largest token of each name that its server knows
+	stored map[string]uint64 // the last token of each name that its server knows
 }
 
 type fault int
@@ -172,6 +172,8 @@ func (c *fakeMember) noteToken(name string, token uint64) {
 	c.stored[name] = max(c.stored[name], token)
 }
 
+func lastToken(grant driver.Grant) uint64 { return grant.Token + max(1, grant.Span) - 1 }
+
 func (c *fakeMember) knownToken(name string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +189,7 @@ func (c *fakeMember) Acquire(ctx context.Context, req driver.Request) (grant dri
 		}
 		if grant, err = s.Acquire(ctx, req); err == nil {
 			grant.TTL = asked
-			c.noteToken(req.Name, grant.Token)
+			c.noteToken(req.Name, lastToken(grant))
 		}
 		return err
 	})
@@ -214,7 +216,7 @@ func (c *fakeMember) Release(ctx context.Context, grant driver.Grant) error {
 func (c *fakeMember) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (raised driver.Grant, err error) {
 	err = c.call(ctx, "RaiseToken", func(ctx context.Context, s *memlock.Store) (err error) {
 		if raised, err = s.RaiseToken(ctx, grant, token); err == nil {
-			c.noteToken(grant.Name, raised.Token)
+			c.noteToken(grant.Name, lastToken(raised))
 		}
 		return err
 	})

@@ -109,7 +109,7 @@ func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error
 // calls wait: a store undoes a late attempt only if it got the release.
 func (m *member) release(ctx context.Context, a *acquisition) error {
 	grant := a.memberGrant(m.index)
-	grant.Token = 0
+	grant.Token, grant.Span = 0, 0
 	return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
 }
 

@@ -21,7 +21,7 @@ type history struct {
 	grants int
 }
 
-// TestTokensRise: every grant has a larger token than the grants before its request.
+// TestTokensRise: every grant has larger tokens than the grants before its request.
 func TestTokensRise(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,9 @@ func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store
 		}
 		h.disturb(random, all, majority, last)
 		name := names[random.IntN(len(names))]
-		grant, err := client.Acquire(ctx, request(name, 2*time.Second))
+		req := request(name, 2*time.Second)
+		req.Span = uint64(random.IntN(100))
+		grant, err := client.Acquire(ctx, req)
 		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnreachable) {
 			if err := backoff.Sleep(ctx, rand.N(3*time.Second)); err != nil {
 				return err
@@ -65,7 +67,7 @@ func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store
 		if grant.Token <= last[name] {
 			return fmt.Errorf("token %d of %q was granted after token %d", grant.Token, name, last[name])
 		}
-		last[name] = grant.Token
+		last[name] = lastToken(grant)
 		granted++
 		if random.IntN(3) > 0 {
 			if err := client.Release(ctx, grant); err != nil && !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrNotHeld) {
@@ -154,4 +156,68 @@ func TestVoteIsWonWithTheTokenOfALateMember(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSpan: a majority sets aside all tokens of a span, also where they are raised, and with a
+// member that grants fewer.
+func TestSpan(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		few    uint64 // what the second member grants; zero is all
+		floors [3]uint64
+		want   uint64
+	}{
+		{"alike", 0, [3]uint64{}, 100},
+		{"raised", 0, [3]uint64{1_000, 50, 5}, 100},
+		{"one grants fewer", 7, [3]uint64{}, 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := fakeMembers(3)
+				for i, floor := range test.floors {
+					ahead := request("x", time.Second)
+					ahead.Floor = floor
+					if err := all[i].Release(t.Context(), mustAcquire(t, all[i], ahead)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all[2].set(gone)
+				s, err := quorum.New([]driver.Store{conn{all[0]}, grantsFew{conn{all[1]}, test.few}, conn{all[2]}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				req := request("x", time.Minute)
+				req.Span = 100
+				grant := mustAcquire(t, s, req)
+				if grant.Span != test.want {
+					t.Errorf("a span of %d was granted, want %d", grant.Span, test.want)
+				}
+				for i, c := range all[:2] {
+					if known := c.knownToken("x"); known < lastToken(grant) {
+						t.Errorf("member %d knows token %d; %d to %d were granted", i+1, known, grant.Token, lastToken(grant))
+					}
+				}
+				if err := s.Release(t.Context(), grant); err != nil {
+					t.Fatal(err)
+				}
+				if next := mustAcquire(t, open(t, all), request("x", time.Minute)); next.Token <= lastToken(grant) {
+					t.Errorf("token %d was granted after %d to %d", next.Token, grant.Token, lastToken(grant))
+				}
+			})
+		})
+	}
+}
+
+// grantsFew is a member that grants at most a few tokens.
+type grantsFew struct {
+	conn
+	few uint64
+}
+
+func (m grantsFew) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if m.few > 0 {
+		req.Span = min(req.Span, m.few)
+	}
+	return m.conn.Acquire(ctx, req)
 }

@@ -52,12 +52,14 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	if err := s.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := checkFloor(token); err != nil {
+	span := max(1, grant.Span)
+	last := token + span - 1
+	if err := checkFloor(max(token, last)); err != nil {
 		return driver.Grant{}, err
 	}
 	key := s.keyOf(grant.Name)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
-		ownerPrefix(grant.Owner), grant.Owner.Hex(), token)
+		ownerPrefix(grant.Owner), grant.Owner.Hex(), last)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -65,8 +67,8 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	if !held {
 		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
 	}
-	grant.Token, err = parseToken(text)
-	grant.Span = 1
+	last, err = parseToken(text)
+	grant.Token = last - span + 1
 	return grant, err
 }
 

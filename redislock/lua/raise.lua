@@ -1,5 +1,5 @@
--- KEYS: lock, counter. ARGV: prefix of the holder value, owner, token.
--- Raises the lock's token and the counter to at least that token. Returns the lock's token, or
+-- KEYS: lock, counter. ARGV: prefix of the holder value, owner, last token of the span.
+-- Raises the lock's token and the counter to at least that token. Returns the lock's last token, or
 -- false if the lock is not held with that prefix.
 local value = value_of(KEYS[1])
 if not value or not starts_with(value, ARGV[1]) then

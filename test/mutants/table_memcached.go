@@ -260,6 +260,20 @@ var quorumMutants = []mutant{
 		test: "quorum TestTokenNeedsMajority",
 	},
 	{
+		rule: "a span is no longer than that of each member of the majority",
+		file: "quorum/acquire.go",
+		old:  `min(span, b.answers[i].span)`,
+		new:  `max(span, b.answers[i].span)`,
+		test: "quorum TestSpan",
+	},
+	{
+		rule: "a raised span is set aside as a whole (memory)",
+		file: "memlock/renew.go",
+		old:  `sh.token+max(1, grant.Span)-1`,
+		new:  `sh.token`,
+		test: "quorum TestSpan|TestTokensRise",
+	},
+	{
 		rule: "a release does not overtake the acquisition that it is to undo",
 		file: "quorum/acquisition.go",
 		old:  `	if at.busy {`,

@@ -139,6 +139,13 @@ func init() {
 		new:  "if false then",
 		test: "test/stores/redis TestRaisingATokenCanBeRepeated",
 	})
+	add(mutant{
+		rule: "a raised span is set aside as a whole (Redis)",
+		file: "redislock/token.go",
+		old:  "last := token + span - 1",
+		new:  "last := token",
+		test: "test/stores/redis TestRaisedSpanKeepsItsLength",
+	})
 
 	// Ownership and TTL.
 	add(mutant{

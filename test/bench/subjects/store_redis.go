@@ -29,14 +29,14 @@ var redisStore = Store{
 		library("dlock", openRedis(redislock.Redisson)).modes(),
 		library("dlock", openRedis(redislock.Redisson)).modes().exclusive(),
 		library("dlock/plain", openRedis(redislock.Plain)),
-		library("dlock/redlock", openRedlock).only("solo", "many"),
+		library("dlock/redlock", openRedlock).only("solo", "many", "handover", "crowd"),
 		{Name: "redsync", Open: onRedis(newRedsync)},
 		Subject{Name: "redsync/pipelined", Open: onRedis(pipelined(newRedsync))}.only("many"),
 		{Name: "redislock", Open: onRedis(newRedislock)},
 		Subject{Name: "redislock/pipelined", Open: onRedis(pipelined(newRedislock))}.only("many"),
 		{Name: "rueidislock", Open: openRueidislock},
 		redissonSubject,
-		Subject{Name: "redsync/redlock", Open: openRedsyncRedlock}.only("solo", "many"),
+		Subject{Name: "redsync/redlock", Open: openRedsyncRedlock}.only("solo", "many", "handover", "crowd"),
 	}, commands(func(dir string) (string, error) {
 		single, _, err := redisAddresses(dir)
 		return "redis://" + single, err
