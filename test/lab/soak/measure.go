@@ -25,7 +25,7 @@ func (m Measure) String() string {
 // grows with the length of the soak.
 const (
 	moreGoroutines  = 100
-	moreConnections = 30
+	moreConnections = 20 // to each server: as many as a pool has on two cores
 	moreHeap        = 16 << 20
 	settle          = 500 * time.Millisecond
 )
@@ -46,13 +46,13 @@ func measure() Measure {
 	return m
 }
 
-// growth says what has grown more than it may.
-func (m Measure) growth(start Measure) []string {
+// growth says what has grown more than it may, with that many servers.
+func (m Measure) growth(start Measure, servers int) []string {
 	var grown []string
 	if m.Goroutines > start.Goroutines+moreGoroutines {
 		grown = append(grown, "goroutines")
 	}
-	if m.Connections > start.Connections+moreConnections {
+	if m.Connections > start.Connections+moreConnections*max(1, servers) {
 		grown = append(grown, "connections")
 	}
 	if m.Heap > start.Heap+moreHeap {

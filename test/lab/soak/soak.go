@@ -189,7 +189,7 @@ func (s *soak) stopAll(processes []*process) error {
 			var measures []Measure
 			if measures, errs[i] = p.stop(); i == 0 && len(measures) == 2 {
 				s.result.Start, s.result.End = measures[0], measures[1]
-				for _, what := range measures[1].growth(measures[0]) {
+				for _, what := range measures[1].growth(measures[0], len(s.place.addrs)) {
 					s.result.Grown = append(s.result.Grown, fmt.Sprintf("%s of a process: at first %v, at the end %v", what, measures[0], measures[1]))
 				}
 			}
