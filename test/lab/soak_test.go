@@ -1,10 +1,13 @@
 package main
 
 import (
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/test/harness/checkout"
 	"github.com/dlock-go/dlock/test/lab/soak"
 )
 
@@ -73,5 +76,43 @@ func TestSoakRow(t *testing.T) {
 	r.Violations = make([]soak.Violation, 1)
 	if row := soakRow(r); !strings.Contains(row, "FAILED") {
 		t.Errorf("a soak with a violation has the row %s", row)
+	}
+}
+
+// TestSoakTable: docs/soak.md shows for every store a soak that reached the goals.
+func TestSoakTable(t *testing.T) {
+	file, err := checkout.Folder("docs/soak.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), soakHeader)
+	table, _, _ = strings.Cut(table, "\n\n")
+	shown := make(map[string]bool)
+	for row := range strings.Lines(table) {
+		fields := strings.Split(row, "|")
+		for i := range fields {
+			fields[i] = strings.TrimSpace(fields[i])
+		}
+		number := func(i int) int {
+			n, err := strconv.Atoi(strings.ReplaceAll(fields[i], ",", ""))
+			if err != nil {
+				t.Errorf("%s: %v", row, err)
+			}
+			return n
+		}
+		took, err := time.ParseDuration(fields[4])
+		if number(2) < wantedAcquired || number(3) < wantedFaults || took > wantedTime || err != nil {
+			t.Errorf("%s: want %d acquisitions and %d faults in %v at most, %v", row, wantedAcquired, wantedFaults, wantedTime, err)
+		}
+		shown[fields[1]] = true
+	}
+	for _, store := range soak.Stores() {
+		if !shown[store] {
+			t.Errorf("%s has no row", store)
+		}
 	}
 }
