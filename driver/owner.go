@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"sync"
 )
 
 // Owner identifies one grant: 128 secret random bits. A program that knows
@@ -13,26 +12,11 @@ import (
 // A store keeps the text that Hex returns.
 type Owner [16]byte
 
-// owners buffers random bytes, because asking the kernel for 16 at a time costs as
-// much as the rest of an acquisition in memory.
-var owners = sync.Pool{New: func() any { return &ownerStock{} }}
-
-type ownerStock struct {
-	bytes [256 * len(Owner{})]byte
-	left  int // owners that NewOwner has not returned yet
-}
-
-// NewOwner returns an owner that no other call returns, in any process.
-func NewOwner() Owner {
-	stock := owners.Get().(*ownerStock)
-	if stock.left == 0 {
-		rand.Read(stock.bytes[:]) // never returns an error
-		stock.left = len(stock.bytes) / len(Owner{})
-	}
-	stock.left--
-	at := stock.left * len(Owner{})
-	owner := Owner(stock.bytes[at : at+len(Owner{})])
-	owners.Put(stock)
+// NewOwner returns an owner that no other call returns, in any process. It keeps no stock of random
+// bytes: two machines that were started from one snapshot of memory would share it, and both
+// would hold the same lock. The kernel notices such a start.
+func NewOwner() (owner Owner) {
+	rand.Read(owner[:]) // never returns an error
 	return owner
 }
 
