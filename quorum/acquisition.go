@@ -50,7 +50,7 @@ type memberState struct {
 
 func (s *Store) newAcquisition(req *driver.Request) *acquisition {
 	span := uint64(1)
-	if s.agreesOnTokens {
+	if s.agreesOnTokens && s.oneKind {
 		span = max(1, req.Span)
 	}
 	return &acquisition{

@@ -30,7 +30,8 @@
 // a token that is larger than the members' own choice ([driver.Request].Floor). Otherwise a
 // second call raises the smaller ones ([driver.TokenRaiser]). The tokens of a span
 // ([driver.Grant].Span) follow the same rule: each member of the majority has set all of them
-// aside. With members that cannot do this, tokens mean nothing, and a grant has one.
+// aside. Members of different kinds may identify a lock by different tokens of its span, so there a
+// grant has one. With members that cannot raise tokens, they mean nothing, and a grant has one, too.
 //
 // # What it does not promise
 //

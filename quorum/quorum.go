@@ -44,6 +44,7 @@ type Store struct {
 	timeout        time.Duration
 	majority       int  // any two majorities have a member in common
 	agreesOnTokens bool // all members are TokenRaisers
+	oneKind        bool // and identify a lock by the same token of its span
 	forecast       forecast
 
 	identified atomic.Bool // a first attempt has waited for the identities of all members
@@ -106,6 +107,7 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 	}
 	s.identified.Store(!slices.ContainsFunc(s.members, func(m *member) bool { return m.identifier != nil }))
 	s.traits, s.agreesOnTokens = traits(s.members, s.timeout)
+	s.oneKind = !slices.ContainsFunc(members, func(m driver.Store) bool { return m.Traits().Store != members[0].Traits().Store })
 	if shortest, longest := s.traits.MinTTL, s.traits.MaxTTL; shortest > longest || s.timeout > longest/4 {
 		return nil, fmt.Errorf("no TTL is allowed: it must be at most %v, and at least %v and four times the MemberTimeout of %v", longest, shortest, s.timeout)
 	}
