@@ -135,7 +135,9 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteR
 	r := s.startRound(ctx, a)
 	v := voteResult{sent: r.sent}
 	interrupted := r.collect(ctx, &b)
-	s.forecast.saw(b.largest, v.sent)
+	if a.span == 1 && b.smallest != b.largest {
+		s.forecast.saw(b.largest, v.sent)
+	}
 	same := s.sameServer()
 	if interrupted == nil && same == nil && b.won() {
 		if v.err = s.grant(a, &b, start); v.err == nil {

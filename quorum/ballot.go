@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math/bits"
@@ -15,16 +16,17 @@ type ballot struct {
 	members, majority int
 	agreesOnTokens    bool // the members' tokens must become the same
 
-	pending set // members without an answer yet
-	granted set
-	refused set
-	raising set      // members whose token is being raised
-	raised  set      // members of granted that have stored token
-	token   uint64   // the token of the vote; zero until a majority has granted
-	second  bool     // token was chosen a second time
-	largest uint64   // the largest token of the spans in the answers
-	answers []answer // by member
-	errs    []error  // why members failed, by member
+	pending  set // members without an answer yet
+	granted  set
+	refused  set
+	raising  set      // members whose token is being raised
+	raised   set      // members of granted that have stored token
+	token    uint64   // the token of the vote; zero until a majority has granted
+	second   bool     // token was chosen a second time
+	largest  uint64   // of the tokens that members granted
+	smallest uint64   // of them
+	answers  []answer // by member
+	errs     []error  // why members failed, by member
 }
 
 type answer struct {
@@ -45,11 +47,9 @@ func newBallot(members, majority int, agreesOnTokens bool) ballot {
 func (b *ballot) count(i int, got answer) (raise set) {
 	b.pending.remove(i)
 	b.answers[i], b.errs[i] = got, got.err
-	b.largest = max(b.largest, got.token+max(1, got.span)-1)
 	switch {
 	case got.held != nil:
 		b.refused.add(i)
-		b.largest = max(b.largest, got.held.Token)
 		first := slices.IndexFunc(b.answers, func(other answer) bool { return other.blocks > 0 && b.sameHolder(other.held, got.held) })
 		if first < 0 {
 			first = i
@@ -57,6 +57,7 @@ func (b *ballot) count(i int, got answer) (raise set) {
 		b.answers[first].blocks++
 	case got.err == nil:
 		b.granted.add(i)
+		b.largest, b.smallest = max(b.largest, got.token), min(cmp.Or(b.smallest, got.token), got.token)
 		if b.token != 0 {
 			raise = b.compare(i)
 		}

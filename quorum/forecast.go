@@ -36,7 +36,10 @@ func (f *forecast) guessLocked(sent time.Time) uint64 {
 // maxLead limits by how much the guess is ahead of the members' clocks.
 const maxLead = 10 * time.Millisecond
 
-// saw learns from a token that has just arrived, in the answer to a call that was sent at that time.
+// saw learns from the largest token that members granted just now, to a call that was sent at that
+// time. It is for single tokens that differ: clocks have chosen them. If all are the same, the guess
+// or the counters of the members have chosen them. A counter may be ahead of the clocks, because of
+// a span. To learn from it would move the guess, the next span and the counter ahead, for good.
 func (f *forecast) saw(token uint64, sent time.Time) {
 	if late := time.Since(sent) - maxLead; late > 0 {
 		sent = sent.Add(late)

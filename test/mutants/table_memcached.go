@@ -267,6 +267,27 @@ var quorumMutants = []mutant{
 		test: "quorum TestSpan",
 	},
 	{
+		rule: "a member that lost a lock sets its span aside again",
+		file: "quorum/background.go",
+		old:  `Span: a.span, Holder`,
+		new:  `Span: 1, Holder`,
+		test: "quorum TestRepairSetsAsideTheSpan",
+	},
+	{
+		rule: "the tokens of spans do not move the forecast",
+		file: "quorum/acquire.go",
+		old:  `if a.span == 1 && b.smallest != b.largest {`,
+		new:  `if b.smallest != b.largest || a.span > 0 {`,
+		test: "quorum TestTokenAfterSpanDoesNotRunAhead|TestEarlyRestartAfterSpans",
+	},
+	{
+		rule: "members of two kinds grant one token",
+		file: "quorum/acquisition.go",
+		old:  `if s.agreesOnTokens && s.oneKind {`,
+		new:  `if s.agreesOnTokens {`,
+		test: "quorum TestMixedMembersShowTheHolder",
+	},
+	{
 		rule: "a raised span is set aside as a whole (memory)",
 		file: "memlock/renew.go",
 		old:  `sh.token+max(1, grant.Span)-1`,

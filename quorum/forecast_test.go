@@ -1,0 +1,105 @@
+package quorum_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+)
+
+func clockMembers(n int) []*fakeMember {
+	all := fakeMembers(n)
+	for _, c := range all {
+		c.clock = func() uint64 { return uint64(time.Now().UnixMicro()) }
+	}
+	return all
+}
+
+// use acquires and releases x, with a span, once in each 10 ms.
+func use(t *testing.T, s driver.Store, times int) (grant driver.Grant) {
+	t.Helper()
+	for range times {
+		req := request("x", 10*time.Second)
+		req.Span = 1024
+		grant = mustAcquire(t, s, req)
+		if err := s.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		if err := backoff.Sleep(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return grant
+}
+
+// TestSpansDoNotRunAheadOfTheClocks: a process uses a tenth of the microseconds that pass, so its
+// tokens stay near the members' clocks.
+func TestSpansDoNotRunAheadOfTheClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, clockMembers(3))
+		grant := use(t, s, 1000)
+		now := time.Now().Add(-10 * time.Millisecond)
+		if ahead := time.UnixMicro(int64(grant.Token)).Sub(now); ahead > 10*time.Millisecond {
+			t.Errorf("after %d grants the first token is %v ahead of the members' clocks", 1000, ahead)
+		}
+	})
+}
+
+// TestTokenAfterSpanDoesNotRunAhead: a single token that follows a span at once is ahead of the
+// members' clocks. That does not add up.
+func TestTokenAfterSpanDoesNotRunAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, clockMembers(3))
+		for range 500 {
+			use(t, s, 9)
+			req := request("x", 10*time.Second)
+			req.Span = 1024
+			for range 2 {
+				if err := s.Release(t.Context(), mustAcquire(t, s, req)); err != nil {
+					t.Fatal(err)
+				}
+				req = request("x", 10*time.Second) // a single one, right after the span
+			}
+		}
+		grant := mustAcquire(t, s, request("x", time.Second))
+		if ahead := time.Until(time.UnixMicro(int64(grant.Token))); ahead > 10*time.Millisecond {
+			t.Errorf("the token is %v ahead of the members' clocks", ahead)
+		}
+	})
+}
+
+// TestEarlyRestartAfterSpans: as TestEarlyRestartAllowsSecondHolder, after the holder's process has
+// used the lock for ten seconds: the second holder has the larger token, because the members'
+// clocks agree.
+func TestEarlyRestartAfterSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clockMembers(5)
+		for _, c := range all[3:] {
+			c.set(gone)
+		}
+		holder := open(t, all)
+		use(t, holder, 1000)
+		req := request("x", 10*time.Second)
+		req.Span = 1024
+		grant := mustAcquire(t, holder, req)
+		synctest.Wait()
+		all[2].set(gone)
+		for _, c := range all[3:] {
+			c.set(up)
+		}
+		if err := backoff.Sleep(t.Context(), 500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		all[2].restartEmpty()
+		all[2].set(up)
+		second, err := open(t, all).Acquire(t.Context(), request("x", 10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second.Token <= lastToken(grant) {
+			t.Errorf("the second holder has token %d, the first has %d to %d", second.Token, grant.Token, lastToken(grant))
+		}
+	})
+}
