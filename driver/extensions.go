@@ -80,11 +80,12 @@ type Breaker interface {
 // TokenRaiser is implemented by stores that can be members of a quorum with
 // rising tokens. Such stores also honour Request.Floor.
 type TokenRaiser interface {
-	// RaiseToken sets the token of a lock that grant.Owner holds to token, and
-	// makes every token of a later grant larger than all of its span, in one atomic
-	// step. The span keeps its length. RaiseToken does not change the TTL, nor a token
-	// that is already larger. The returned Grant replaces grant. [ErrNotHeld] means that
-	// the owner does not hold the lock, and that nothing was changed.
+	// RaiseToken sets the token of a lock that grant.Owner holds, the first of its span,
+	// to token, and makes every later grant's tokens larger than the span, in one
+	// atomic step. The span keeps its length, which is that of grant. RaiseToken does not
+	// change the TTL, nor a token that is already larger. The returned Grant replaces
+	// grant. [ErrNotHeld] means that the owner does not hold the lock, and that nothing
+	// was changed.
 	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
 }
 

@@ -15,7 +15,8 @@ type Owner [16]byte
 // NewOwner returns an owner that no other call returns, in any process. It keeps no stock of random
 // bytes: two machines that were started from one snapshot of memory would share it, and both
 // would hold the same lock. The kernel notices such a start.
-func NewOwner() (owner Owner) {
+func NewOwner() Owner {
+	var owner Owner
 	rand.Read(owner[:]) // never returns an error
 	return owner
 }

@@ -36,7 +36,7 @@ var memberClauses = []clause{
 	},
 	{
 		id: "raise-token", needs: []need{needRaiser},
-		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds to token, and makes every token of a later grant larger"; it does not change "a token that is already larger"`,
+		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds, the first of its span, to token, and makes every later grant's tokens larger"; it does not change "a token that is already larger"`,
 		pair: func(p *probe, a, b *peer) {
 			old := a.take(p.name("x"), p.long)
 			grant := a.raised(old, old.Token+1000)
@@ -60,7 +60,7 @@ var memberClauses = []clause{
 	},
 	{
 		id: "raise-span", needs: []need{needRaiser},
-		demand: `TokenRaiser.RaiseToken: "makes every token of a later grant larger than all of its span"; "The span keeps its length."`,
+		demand: `TokenRaiser.RaiseToken: "makes every later grant's tokens larger than the span"; "The span keeps its length, which is that of grant."`,
 		pair: func(p *probe, a, b *peer) {
 			last := uint64(0)
 			old := a.takeSpan(p.name("x"), span)
