@@ -135,7 +135,7 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteR
 	r := s.startRound(ctx, a)
 	v := voteResult{sent: r.sent}
 	interrupted := r.collect(ctx, &b)
-	if a.span == 1 && b.smallest != b.largest {
+	if r.req.Floor == 0 && b.largest != 0 {
 		s.forecast.saw(b.largest, v.sent)
 	}
 	same := s.sameServer()

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"math/bits"
@@ -16,17 +15,16 @@ type ballot struct {
 	members, majority int
 	agreesOnTokens    bool // the members' tokens must become the same
 
-	pending  set // members without an answer yet
-	granted  set
-	refused  set
-	raising  set      // members whose token is being raised
-	raised   set      // members of granted that have stored token
-	token    uint64   // the token of the vote; zero until a majority has granted
-	second   bool     // token was chosen a second time
-	largest  uint64   // of the tokens that members granted
-	smallest uint64   // of them
-	answers  []answer // by member
-	errs     []error  // why members failed, by member
+	pending set // members without an answer yet
+	granted set
+	refused set
+	raising set      // members whose token is being raised
+	raised  set      // members of granted that have stored token
+	token   uint64   // the token of the vote; zero until a majority has granted
+	second  bool     // token was chosen a second time
+	largest uint64   // of the tokens that members granted
+	answers []answer // by member
+	errs    []error  // why members failed, by member
 }
 
 type answer struct {
@@ -57,7 +55,7 @@ func (b *ballot) count(i int, got answer) (raise set) {
 		b.answers[first].blocks++
 	case got.err == nil:
 		b.granted.add(i)
-		b.largest, b.smallest = max(b.largest, got.token), min(cmp.Or(b.smallest, got.token), got.token)
+		b.largest = max(b.largest, got.token)
 		if b.token != 0 {
 			raise = b.compare(i)
 		}

@@ -52,7 +52,7 @@ func TestSpansDoNotRunAheadOfTheClocks(t *testing.T) {
 func TestTokenAfterSpanDoesNotRunAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, clockMembers(3))
-		for range 500 {
+		for range 2000 { // three minutes
 			use(t, s, 9)
 			req := request("x", 10*time.Second)
 			req.Span = 1024

@@ -274,10 +274,10 @@ var quorumMutants = []mutant{
 		test: "quorum TestRepairSetsAsideTheSpan",
 	},
 	{
-		rule: "the tokens of spans do not move the forecast",
+		rule: "a token that a guess has chosen does not move the next guess",
 		file: "quorum/acquire.go",
-		old:  `if a.span == 1 && b.smallest != b.largest {`,
-		new:  `if b.smallest != b.largest || a.span > 0 {`,
+		old:  `if r.req.Floor == 0 && b.largest != 0 {`,
+		new:  `if b.largest != 0 {`,
 		test: "quorum TestTokenAfterSpanDoesNotRunAhead|TestEarlyRestartAfterSpans",
 	},
 	{
