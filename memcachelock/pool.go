@@ -24,8 +24,12 @@ type pool struct {
 }
 
 const (
-	maxConns  = 16
+	// maxConns is how many calls are under way at a time. With fewer, goroutines wait for each
+	// other more often than for the server.
+	maxConns  = 64
 	maxDrains = 64
+	// maxIdleTime is how long a connection is kept that no call needs.
+	maxIdleTime = 30 * time.Second
 
 	// verifyAfter is how long a connection may be idle before it is checked when used again.
 	verifyAfter = 100 * time.Millisecond
@@ -173,6 +177,10 @@ func (p *pool) put(c *conn) {
 		return
 	}
 	p.idle = append(p.idle, c)
+	if oldest := p.idle[0]; c.lastUsed.Sub(oldest.lastUsed) > maxIdleTime {
+		_ = oldest.net.Close()
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
 }
 
 func (p *pool) close() {
