@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -33,7 +34,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		t.Errorf("%d connections are open; want 1", len(p.idle))
 	}
 	for _, server := range servers[:maxConns-1] { // the last one is in use
-		if _, err := server.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("a connection was not closed: %v", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,12 @@ func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store
 			return fmt.Errorf("token %d of %q was granted after token %d", grant.Token, name, last[name])
 		}
 		last[name] = lastToken(grant)
+		if know := h.know(all, name, last[name]); know < majority {
+			return fmt.Errorf("%d of %d members have set %d to %d aside", know, len(all), grant.Token, last[name])
+		}
+		if again, err := client.Acquire(ctx, req); err == nil && (again.Token != grant.Token || again.Span != grant.Span) {
+			return fmt.Errorf("%d tokens from %d were granted, and then %d from %d", grant.Span, grant.Token, again.Span, again.Token)
+		}
 		granted++
 		if random.IntN(3) > 0 {
 			if err := client.Release(ctx, grant); err != nil && !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrNotHeld) {
@@ -88,18 +95,22 @@ func (h history) disturb(random *rand.Rand, all []*fakeMember, majority int, las
 	}
 	if i := random.IntN(len(all)); random.IntN(3) == 0 {
 		for name, token := range last {
-			know := 0
-			for j, c := range all {
-				if j != i && c.knownToken(name) >= token {
-					know++
-				}
-			}
-			if know < majority {
+			if h.know(slices.Concat(all[:i], all[i+1:]), name, token) < majority {
 				return
 			}
 		}
 		all[i].restartEmpty()
 	}
+}
+
+// know counts the members that know a token of a name.
+func (h history) know(members []*fakeMember, name string, token uint64) (n int) {
+	for _, c := range members {
+		if c.knownToken(name) >= token {
+			n++
+		}
+	}
+	return n
 }
 
 // neverRaises is a member that does not answer RaiseToken.

@@ -44,14 +44,13 @@ func (r *reports) checker(t *testing.T) *checker {
 	return &checker{record: r.record, file: pictureFile(t.TempDir(), "test", 1), woken: make(map[string][]time.Duration)}
 }
 
-func (r *reports) check(t *testing.T) (found []Violation, c *checker) {
+func (r *reports) check(t *testing.T) []Violation {
 	t.Helper()
-	c = r.checker(t)
-	found, err := c.check()
+	found, err := r.checker(t).check()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found, c
+	return found
 }
 
 // TestWindows: a long history is checked in parts, and what is open waits.
@@ -62,7 +61,7 @@ func TestWindows(t *testing.T) {
 		r.hold(i%2, "x", driver.Mode{}, i+1, 10*i-15, 10*i, 10*i+5, 10*i+12)
 	}
 	r.hold(0, "x", driver.Mode{}, turns+1, 10*turns, 10*turns+5, 0, 0)
-	found, _ := r.check(t)
+	found := r.check(t)
 	if len(found) > 0 {
 		t.Errorf("in a legal history it found %v", found)
 	}
@@ -70,7 +69,7 @@ func TestWindows(t *testing.T) {
 		t.Errorf("%d acquisitions checked in %d windows, %d are left; want %d in 4 and 2", r.counts.Checked, r.counts.Windows, r.unchecked, turns-1)
 	}
 	r.died(0, ms(10*turns+20))
-	if found, _ := r.check(t); len(found) > 0 || r.unchecked != 0 || r.counts.Unknown != 1 {
+	if found := r.check(t); len(found) > 0 || r.unchecked != 0 || r.counts.Unknown != 1 {
 		t.Errorf("after the death of the holder it found %v, %d are left, %d unknown", found, r.unchecked, r.counts.Unknown)
 	}
 }
@@ -104,7 +103,7 @@ func TestViolationsAreFound(t *testing.T) {
 			r.hold(0, "y", driver.Mode{}, i+1, 10*i, 10*i+2, 10*i+4, 10*i+6)
 		}
 		report(r)
-		found, _ := r.check(t)
+		found := r.check(t)
 		if len(found) != 1 || found[0].Promise != want {
 			t.Errorf("found %v; want %q", found, want)
 			continue

@@ -58,79 +58,76 @@ func TestRedlockTokensStayNearTheClocks(t *testing.T) {
 func TestRedlockSpans(t *testing.T) {
 	t.Parallel()
 	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
-	for _, protocol := range []string{"plain", "redisson", "mixed"} {
-		var members []driver.Store
-		for i, addr := range group.Addrs() {
-			p := protocol
-			if p == "mixed" {
-				p = []string{"plain", "redisson", "plain"}[i]
-			}
-			m, err := redislock.Open(t.Context(), "redis://"+addr+"?protocol="+p, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			members = append(members, m)
-		}
-		s, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		last := uint64(0)
-		name := protocol
-		for round := range 12 {
-			ahead := []time.Duration{0, 500 * time.Microsecond, time.Second, time.Minute, 0, 0}[round%6]
-			m := members[round%3]
-			if ahead > 0 {
-				floor := max(last, uint64(time.Now().UnixMicro())) + uint64(ahead.Microseconds())
-				g, err := m.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Floor: floor})
+	for name, protocols := range map[string][3]string{
+		"plain": {"plain", "plain", "plain"}, "redisson": {"redisson", "redisson", "redisson"}, "mixed": {"plain", "redisson", "plain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var members []driver.Store
+			for i, addr := range group.Addrs() {
+				m, err := redislock.Open(t.Context(), "redis://"+addr+"?protocol="+protocols[i], nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := m.Release(t.Context(), g); err != nil {
-					t.Fatal(err)
-				}
+				defer m.Close()
+				members = append(members, m)
 			}
-			span := []uint64{1024, 1, 0, 16}[round%4]
-			req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: span, Holder: driver.Holder{Note: "me"}}
-			grant, err := s.Acquire(t.Context(), req)
+			s, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
 			if err != nil {
-				t.Fatalf("%s %d: %v", protocol, round, err)
+				t.Fatal(err)
 			}
-			end := grant.Token + max(1, grant.Span) - 1
-			if grant.Token <= last || grant.Span != max(1, span) {
-				t.Errorf("%s %d: %d tokens from %d after %d", protocol, round, grant.Span, grant.Token, last)
-			}
-			last = end
-			<-time.After(5 * time.Millisecond) // the member outside of the majority follows
-			again, err := s.Acquire(t.Context(), req)
-			if err != nil || again.Token != grant.Token || again.Span != grant.Span {
-				t.Errorf("%s %d: again %+v %v", protocol, round, again, err)
-			}
-			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Errorf("%s %d: %v", protocol, round, errs)
-			}
-			_, err = s.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: 7})
-			held, ok := errors.AsType[*driver.HeldError](err)
-			if !ok || held.Token < grant.Token || held.Token > end {
-				t.Errorf("%s %d: %d..%d, refused with %+v %v", protocol, round, grant.Token, end, held, err)
-			}
-			info, found, err := s.Find(t.Context(), name)
-			if !found || info.Token != held.Token {
-				t.Errorf("%s %d: shown %d %v %v, refused by %d", protocol, round, info.Token, found, err, held.Token)
-			}
-			if round%2 == 0 {
-				if err := s.Break(t.Context(), name, info.Token); err != nil {
-					t.Errorf("%s %d: Break: %v", protocol, round, err)
+			defer s.Close()
+			last := uint64(0)
+			for round := range 12 {
+				ahead := []time.Duration{0, 500 * time.Microsecond, time.Second, time.Minute, 0, 0}[round%6]
+				req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: 1}
+				req.Floor = max(last, uint64(time.Now().UnixMicro())) + uint64(ahead.Microseconds())
+				if ahead > 0 {
+					m := members[round%3]
+					if err := m.Release(t.Context(), mustAcquire(t, m, req)); err != nil {
+						t.Fatal(err)
+					}
 				}
-				if err := s.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("%s %d: Release after Break: %v", protocol, round, err)
+				req = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: []uint64{1024, 1, 0, 16}[round%4]}
+				grant := mustAcquire(t, s, req)
+				if grant.Token <= last || grant.Span != max(1, req.Span) {
+					t.Errorf("round %d: %d tokens from %d after %d", round, grant.Span, grant.Token, last)
 				}
-			} else if err := s.Release(t.Context(), grant); err != nil {
-				t.Errorf("%s %d: Release: %v", protocol, round, err)
+				last = grant.Token + grant.Span - 1
+				<-time.After(5 * time.Millisecond) // the member outside of the majority follows
+				if again := mustAcquire(t, s, req); again.Token != grant.Token || again.Span != grant.Span {
+					t.Errorf("round %d: %d tokens from %d, and then %d from %d", round, grant.Span, grant.Token, again.Span, again.Token)
+				}
+				if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+					t.Errorf("round %d: Renew: %v", round, errs)
+				}
+				shown := wantShown(t, s, grant)
+				var want error
+				if round%2 == 0 {
+					want = driver.ErrNotHeld
+					if err := s.Break(t.Context(), name, shown); err != nil {
+						t.Errorf("round %d: Break: %v", round, err)
+					}
+				}
+				if err := s.Release(t.Context(), grant); !errors.Is(err, want) {
+					t.Errorf("round %d: Release: %v; want %v", round, err, want)
+				}
+				<-time.After(5 * time.Millisecond)
 			}
-			<-time.After(5 * time.Millisecond) // the member outside of the majority follows
-		}
+		})
 	}
+}
+
+// wantShown returns the token by which a refusal and Find show a grant.
+func wantShown(t *testing.T, s *quorum.Store, grant driver.Grant) uint64 {
+	t.Helper()
+	_, err := s.Acquire(t.Context(), driver.Request{Name: grant.Name, Owner: driver.NewOwner(), TTL: time.Minute, Span: 7})
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok || held.Token < grant.Token || held.Token >= grant.Token+grant.Span {
+		t.Fatalf("%d tokens from %d: refused with %v, %v", grant.Span, grant.Token, held, err)
+	}
+	info, found, err := s.Find(t.Context(), grant.Name)
+	if !found || err != nil || info.Token != held.Token {
+		t.Errorf("Find shows %d, %v, %v; the refusal %d", info.Token, found, err, held.Token)
+	}
+	return held.Token
 }
