@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,16 +217,30 @@ func (p retrying) Release(ctx context.Context, grant driver.Grant) (err error) {
 }
 
 // TestConformanceWithLateMember runs the kit on a quorum with a member that often answers too late.
-// By chance such a member carries a Break or a renewal out so late that others see it (see
-// docs/stores/redlock.md): in about three runs of a hundred, never twice in a row.
+// If the member carries a Break or a renewal out late, what others see then is not what these clauses
+// want (see docs/stores/redlock.md): in three runs of a hundred. Only for them the kit runs again.
 func TestConformanceWithLateMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if err := checkWithLateMember(t); err != nil {
+		err := checkWithLateMember(t)
+		if onlyIn(err, "break-holder", "break-token", "span-break", "list-renewed", "client-limit") {
 			t.Logf("once more, because of: %v", err)
-			if err := checkWithLateMember(t); err != nil {
-				t.Error(err)
-			}
+			err = checkWithLateMember(t)
 		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// onlyIn reports whether a run of the kit failed in no other clauses.
+func onlyIn(err error, clauses ...string) bool {
+	joined, failed := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	return failed && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool {
+		v, ok := errors.AsType[*drivertest.Violation](err)
+		return !ok || !slices.Contains(clauses, v.Clause)
 	})
 }
 

@@ -82,7 +82,8 @@ func TestMixedMembersShowTheHolder(t *testing.T) {
 	}
 }
 
-// TestRepairSetsAsideTheSpan: a repaired member knows all tokens of the span, so that it may remember them for others.
+// TestRepairSetsAsideTheSpan: a repaired member knows all tokens of the span, like one that never
+// forgot.
 func TestRepairSetsAsideTheSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := fakeMembers(5)

@@ -33,11 +33,12 @@ func TestStoppedLeaderGoesOn(t *testing.T) {
 	}
 	<-time.After(2 * ttl)
 	leases = slices.DeleteFunc(leases, func(lease *dlock.Lease) bool { return lease.Context().Err() != nil })
-	if err := leader.Resume(); err != nil {
-		t.Fatal(err)
-	}
 	if len(leases) == 0 {
 		t.Fatal("no lease is alive, although another member leads")
+	}
+	wantHeld(t, other, leases[0].Name(), "its holder is alive, and another member leads")
+	if err := leader.Resume(); err != nil {
+		t.Fatal(err)
 	}
 	<-time.After(time.Second)
 	revoked := 0
