@@ -227,7 +227,7 @@ func TestGroupIsDeadBeforeTheLeaseIsOver(t *testing.T) {
 
 func TestMaxHoldEndsTheWholeGroup(t *testing.T) {
 	b := newBench(t)
-	p := b.start("exec", "--max-hold", "0.5", "--grace", "0.2", "job", "--", "sh", "-c", family)
+	p := b.start("exec", "--max-hold", "3", "--grace", "0.2", "job", "--", "sh", "-c", family)
 	grandchild, child := p.pid(), p.pid()
 	p.expect(76)
 	dead(t, "the command", child)
