@@ -28,6 +28,7 @@ type State struct {
 	released clock.Instant // when it last released the lock or handed it over
 	length   time.Duration // of the slice; zero stands for SlicePolicy.slice
 	paused   time.Duration // length of a pause whose outcome is not known yet
+	missed   int           // how many pauses in a row the contenders missed
 
 	contenders contenders
 	changes    holderChanges
@@ -40,13 +41,17 @@ const (
 	// slicePerPause is how many times longer than its pause a slice without contenders may
 	// be if waiters poll.
 	slicePerPause = 80
+	// maxLonger is how many times a pause that contenders missed is doubled.
+	maxLonger = 2
 )
 
 // Taken records that the store has granted this process the lock.
 func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 	s.Answered(now)
 	if s.paused > 0 {
-		if len(s.contenders) == 0 { // the pause was in vain
+		if len(s.contenders) > 0 {
+			s.missed = min(s.missed+1, maxLonger)
+		} else { // the pause was in vain
 			s.length = min(2*max(s.length, p.slice), cmp.Or(p.longest, slicePerPause*s.paused))
 		}
 		s.began, s.paused = 0, 0
@@ -67,7 +72,7 @@ func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
 	if s.paused > 0 {
 		s.length = 0
 	}
-	s.began, s.paused = 0, 0
+	s.began, s.paused, s.missed = 0, 0, 0
 }
 
 // Released records that this process has released the lock or handed it over.
@@ -94,7 +99,7 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 	case p.polling.enabled():
 		s.paused = pause
 	case len(s.contenders) > 0:
-		s.paused = backoff.Jitter(p.yield) // the contenders wait for a notification
+		s.paused = backoff.Jitter(p.yield << s.missed) // the contenders wait for a notification, which may be late
 	default:
 		s.paused = backoff.Jitter(pause)
 	}
@@ -102,8 +107,13 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 }
 
 // ForgetPause is for a caller that does not make the pause, or leaves before its outcome is known:
-// such a pause does not show whether other processes want the lock.
-func (s *State) ForgetPause() { s.paused = 0 }
+// such a pause does not show whether other processes want the lock. The next one is short again, so
+// that callers with little time make it.
+func (s *State) ForgetPause() {
+	if s.paused > 0 {
+		s.paused, s.missed = 0, 0
+	}
+}
 
 // MayHandOver reports whether this process may hand the lock over between its goroutines. No
 // other process can compete for the lock meanwhile.

@@ -55,7 +55,7 @@ func TestPolicies(t *testing.T) {
 		0:       {10 * ms, 250 * ms, 3 * ms, ms, polling{}},
 		ms / 10: {7 * ms, 250 * ms, 3 * ms, ms, polling{}},
 		ms:      {20 * ms, 250 * ms, 3 * ms, 2 * ms, polling{}},
-		5 * ms:  {20 * ms, 250 * ms, 10 * ms, 10 * ms, polling{}},
+		5 * ms:  {40 * ms, 250 * ms, 10 * ms, 10 * ms, polling{}},
 		30 * ms: {15 * ms, 0, 0, 0, polling{60 * ms, true}},
 	} {
 		if got := PolicyFor(reaction, 0); got != want {
@@ -93,6 +93,31 @@ func TestSlicesGrowWithoutContenders(t *testing.T) {
 	if slice, _ := p.holdUntilPause(); slice != 10*ms {
 		t.Errorf("with a contender the next slice is %v; want %v", slice, 10*ms)
 	}
+}
+
+// TestPausesThatContendersMissGetLonger: a contender that is slow to try gets more time, unless the
+// callers of this process have none.
+func TestPausesThatContendersMissGetLonger(t *testing.T) {
+	p := newProcess(0)
+	yield := p.policy.yield
+	check := func(what string, want time.Duration) {
+		t.Helper()
+		if _, pause := p.holdUntilPause(); pause < want*3/4 || pause > want*5/4 {
+			t.Errorf("%s: a pause of %v; want about %v", what, pause, want)
+		}
+	}
+	p.refused(holder(1))
+	check("the first", yield)
+	check("missed once", 2*yield)
+	check("missed twice", 4*yield)
+	p.refused(holder(1))
+	check("not missed", yield)
+	check("missed once again", 2*yield)
+	p.hold(ms)
+	p.ForgetPause() // there is none
+	check("missed twice again", 4*yield)
+	p.ForgetPause()
+	check("not made", yield)
 }
 
 func TestIdleTimeEndsTheSlice(t *testing.T) {

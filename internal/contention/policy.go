@@ -35,7 +35,7 @@ func PolicyFor(reaction, interval time.Duration) SlicePolicy {
 		return SlicePolicy{slice: 10 * ms, longest: 250 * ms, pause: 3 * ms, yield: ms}
 	}
 	return SlicePolicy{
-		slice:   min(max(20*reaction, 7*ms), 20*ms),
+		slice:   min(max(20*reaction, 7*ms), 40*ms),
 		longest: 250 * ms,
 		pause:   max(2*reaction, 3*ms),
 		yield:   max(2*reaction, ms), // timers cannot sleep for less than a millisecond

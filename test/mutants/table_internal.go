@@ -184,6 +184,22 @@ var internalMutants = []mutant{
 		test: "internal/contention TestSlicesGrowWithoutContenders",
 	},
 	{
+		rule: "a pause that the contenders missed gets longer",
+		file: "internal/contention/contention.go",
+		old:  `backoff.Jitter(p.yield << s.missed)`,
+		new:  `backoff.Jitter(p.yield)`,
+		test: "internal/contention TestPausesThatContendersMissGetLonger",
+	},
+	{
+		rule: "callers without time for a long pause make a short one",
+		file: "internal/contention/contention.go",
+		old: `	if s.paused > 0 {
+		s.paused, s.missed = 0, 0`,
+		new: `	if s.paused > 0 {
+		s.paused = 0`,
+		test: "internal/contention TestPausesThatContendersMissGetLonger",
+	},
+	{
 		rule: "a process that left the lock alone need not pause",
 		file: "internal/contention/contention.go",
 		old:  `if now-s.released > pause {`,
