@@ -26,6 +26,7 @@ func (s *Store) poll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lingering := false
+	var crowd crowd
 	for {
 		s.waiters.Lock()
 		names, encoded := s.waiters.AwaitedLocked()
@@ -46,7 +47,7 @@ func (s *Store) poll() {
 			switch {
 			case len(names) > 0:
 				lingering = false
-				result, err := s.pollOnce(names, encoded)
+				result, err := s.pollOnce(names, encoded, &crowd)
 				schedule.Polled(now, time.Now(), result, err)
 			case lingering && s.waiters.retire():
 				return
@@ -69,7 +70,7 @@ type polledName struct {
 }
 
 // pollOnce wakes the waiters whose attempts may succeed.
-func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, err error) {
+func (s *Store) pollOnce(names []string, encoded string, crowd *crowd) (result notify.Result, err error) {
 	var polled []polledName
 	ctx, cancel := s.background()
 	defer cancel()
@@ -88,10 +89,14 @@ func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, 
 	if err == nil {
 		shares, err = s.readShares(ctx)
 	}
+	if err == nil {
+		crowd.count(ctx, s, names)
+	}
 	<-s.reading
 	if err != nil {
 		return result, err
 	}
+	result.Processes = crowd.processes
 	s.waiters.Lock()
 	defer s.waiters.Unlock()
 	for _, p := range polled {

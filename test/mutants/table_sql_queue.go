@@ -197,9 +197,44 @@ func init() {
 	add(mutant{
 		rule: "polls of a server that does not notify get rarer while no lock changes hands",
 		file: "sqllock/internal/notify/notify.go",
-		old:  `s.gap = min(2*s.gap, MaxInterval)`,
-		new:  `s.gap = min(s.gap, MaxInterval)`,
+		old:  `s.gap = min(max(2*s.gap, shortest), MaxInterval)`,
+		new:  `s.gap = min(max(s.gap, shortest), MaxInterval)`,
 		test: "sqllock/internal/notify TestServerSchedule$",
+	})
+	add(mutant{
+		rule: "many processes that poll an SQLite file share the time of a few",
+		file: "sqllock/internal/notify/file.go",
+		old:  `max(costShare, crowdShare*r.crowd())`,
+		new:  `max(costShare, crowdShare)`,
+		test: "sqllock/internal/notify TestFileScheduleOfABusyDatabase",
+	})
+	add(mutant{
+		rule: "one slow poll does not blind a process in a crowd",
+		file: "sqllock/internal/notify/file.go",
+		old:  `min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), maxGap)`,
+		new:  `min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), 1000*maxGap)`,
+		test: "sqllock/internal/notify TestFileScheduleOfABusyDatabase",
+	})
+	add(mutant{
+		rule: "many processes that poll a server poll as often as a few",
+		file: "sqllock/internal/notify/notify.go",
+		old:  `time.Duration(max(r.crowd(), serverPollers))`,
+		new:  `time.Duration(serverPollers)`,
+		test: "sqllock/internal/notify TestServerSchedule$",
+	})
+	add(mutant{
+		rule: "a process counts the others that wait for the same name",
+		file: "sqllock/poll.go",
+		old:  `result.Processes = crowd.processes`,
+		new:  `result.Processes = 0 * crowd.processes`,
+		test: "test/stores/sqlite TestProcessesShareThePolls",
+	})
+	add(mutant{
+		rule: "a process that polls seldom counts the others again",
+		file: "sqllock/crowd.go",
+		old:  `if time.Since(c.counted) < countInterval {`,
+		new:  `if time.Since(c.counted) < countInterval || c.processes > 1 {`,
+		test: "test/stores/sqlite TestProcessesShareThePolls",
 	})
 	add(mutant{
 		rule: "a waiter that has left is not listed any more",

@@ -77,12 +77,15 @@ const (
 	lastFollow  = 128 * time.Millisecond
 
 	// Polls may take a tenth of the time, so that a busy database costs a waiting process
-	// a tenth of a core. What they take beyond that is a debt. A small debt is fine. The
-	// debt of a poll that had to wait itself must not delay the next polls for long.
-	costShare = 10
-	fineDebt  = 20 * time.Millisecond
-	maxDebt   = 30 * time.Millisecond
-	minGap    = time.Millisecond
+	// a tenth of a core, and many processes together a quarter of one. What they take beyond
+	// that is a debt. A small debt is fine. The debt of a poll that had to wait itself must not
+	// delay the next polls for long.
+	costShare  = 10
+	crowdShare = 4
+	fineDebt   = 20 * time.Millisecond
+	maxDebt    = 30 * time.Millisecond
+	minGap     = time.Millisecond
+	maxGap     = costShare * (maxDebt - fineDebt)
 )
 
 // fileSchedule is for a file, where a poll costs this machine.
@@ -108,10 +111,11 @@ func (s *fileSchedule) Changed(now time.Time) {
 func (s *fileSchedule) Polled(start, end time.Time, r Result, err error) {
 	s.pending = false
 	s.cost = end.Sub(start)
-	paid := end.Sub(s.last) / costShare
+	share := max(costShare, crowdShare*r.crowd())
+	paid := end.Sub(s.last) / time.Duration(share)
 	s.debt = min(max(s.debt-paid, 0)+s.cost, maxDebt)
 	s.last = end
-	s.free = end.Add(max(minGap, costShare*(s.debt-fineDebt)))
+	s.free = end.Add(min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), maxGap))
 	wait := NotifiedInterval
 	switch {
 	case !s.notified || err != nil:

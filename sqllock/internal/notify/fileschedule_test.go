@@ -8,6 +8,11 @@ import (
 // polls runs a schedule for a while, with polls that take cost each, and returns when the
 // polls were made. Changes are notified at the given moments.
 func polls(p *fileSchedule, lasts, cost time.Duration, changes ...time.Duration) (at []time.Duration) {
+	return pollsAmong(0, p, lasts, cost, changes...)
+}
+
+// pollsAmong is polls of one of so many processes.
+func pollsAmong(processes int, p *fileSchedule, lasts, cost time.Duration, changes ...time.Duration) (at []time.Duration) {
 	start := time.Now()
 	now := start
 	p.next = start
@@ -30,7 +35,7 @@ func polls(p *fileSchedule, lasts, cost time.Duration, changes ...time.Duration)
 		at = append(at, now.Sub(start))
 		begin := now
 		now = now.Add(cost)
-		p.Polled(begin, now, Result{}, nil)
+		p.Polled(begin, now, Result{Processes: processes}, nil)
 	}
 }
 
@@ -78,12 +83,21 @@ func TestFileScheduleOfABusyDatabase(t *testing.T) {
 			t.Errorf("only %d polls that take %v in 10 s of changes", n, cost)
 		}
 	}
-	// A poll that was kept waiting does not delay the others.
-	p := &fileSchedule{notified: true}
-	now := time.Now()
-	p.Polled(now, now.Add(time.Minute), Result{}, nil)
-	if wait := p.free.Sub(now.Add(time.Minute)); wait > 150*time.Millisecond {
-		t.Errorf("after a poll that took a minute the next is not before %v", wait)
+	// Many processes together take a quarter, and each of them still polls.
+	const cost, processes = 50 * time.Microsecond, 50
+	n := len(pollsAmong(processes, &fileSchedule{notified: true}, 10*time.Second, cost, changes...))
+	spent := time.Duration(n)*cost - fineDebt // which each process may take once
+	if share := processes * spent.Seconds() / 10; share > 0.3 || share < 0.2 {
+		t.Errorf("the polls of %d processes take %.0f %% of the time, want a quarter", processes, 100*share)
+	}
+	// A poll that was kept waiting does not delay the others, whatever was counted.
+	for _, processes := range []int{0, 50, 5000} {
+		p := &fileSchedule{notified: true}
+		now := time.Now()
+		p.Polled(now, now.Add(time.Minute), Result{Processes: processes}, nil)
+		if wait := p.free.Sub(now.Add(time.Minute)); wait > 150*time.Millisecond {
+			t.Errorf("after a poll that took a minute one of %d processes does not poll before %v", processes, wait)
+		}
 	}
 }
 

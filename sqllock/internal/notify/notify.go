@@ -28,7 +28,17 @@ type Schedule interface {
 type Result struct {
 	Expiry time.Duration // until a lock or a place expires; zero if none is known that does soon
 	Moving bool          // a lock is free, or has just changed hands
+
+	// Processes is how many processes poll for the same names, zero if unknown. Together they poll
+	// as often as a few would, so that polls do not keep the holder from running.
+	Processes int
 }
+
+// maxProcesses limits how rare the polls of one process get. Some that were counted may be dead, or may
+// wait for something else.
+const maxProcesses = 64
+
+func (r *Result) crowd() int { return min(r.Processes, maxProcesses) }
 
 // ExpiresIn notes that a lock or a place expires after d.
 func (r *Result) ExpiresIn(d time.Duration) {
@@ -53,10 +63,13 @@ func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}
 func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // MinInterval is the time between two polls of a server while locks change hands. Each poll that
-// finds that none did doubles it, up to MaxInterval.
+// finds that none did doubles it, up to MaxInterval. More than serverPollers processes poll as often
+// as that many.
 const (
 	MinInterval = 2 * time.Millisecond
 	MaxInterval = 100 * time.Millisecond
+
+	serverPollers = 4
 )
 
 // times are what all schedules have.
@@ -98,14 +111,15 @@ func (s *serverSchedule) Asked(now time.Time) {
 }
 
 func (s *serverSchedule) Polled(start, end time.Time, r Result, err error) {
-	s.free = end.Add(max(MinInterval, end.Sub(start)))
+	shortest := MinInterval * time.Duration(max(r.crowd(), serverPollers)) / serverPollers
+	s.free = end.Add(max(shortest, end.Sub(start)))
 	switch {
 	case err != nil:
 		s.gap = MaxInterval
 	case r.Moving:
-		s.gap = MinInterval
+		s.gap = shortest
 	default:
-		s.gap = min(2*s.gap, MaxInterval)
+		s.gap = min(max(2*s.gap, shortest), MaxInterval)
 	}
 	wait := s.gap
 	if err == nil && s.notified != nil && s.notified() {

@@ -25,6 +25,10 @@ func still(time.Duration) Result { return Result{} }
 
 func moving(time.Duration) Result { return Result{Moving: true} }
 
+func among(processes int) func(time.Duration) Result {
+	return func(time.Duration) Result { return Result{Moving: true, Processes: processes} }
+}
+
 func TestServerSchedule(t *testing.T) {
 	const second = time.Second
 	notified := func() bool { return true }
@@ -37,6 +41,9 @@ func TestServerSchedule(t *testing.T) {
 	}{
 		{"nothing moves", serverSchedule{gap: MinInterval}, time.Millisecond, still, 95, 110},
 		{"locks change hands", serverSchedule{}, 0, moving, 4000, 5001},
+		{"four processes wait", serverSchedule{}, 0, among(4), 4000, 5001},
+		{"64 processes wait", serverSchedule{}, 0, among(64), 300, 314},
+		{"so many are counted that no server serves them", serverSchedule{}, 0, among(100_000), 300, 314},
 		{"polls are slow", serverSchedule{}, 50 * time.Millisecond, moving, 90, 101},
 		{"the server notifies", serverSchedule{notified: notified}, time.Millisecond, still, 9, 11},
 		{"the server notifies of what moves", serverSchedule{notified: notified}, time.Millisecond, moving, 9, 11},

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestProcessesShareThePolls: a process that waits for the same name as 63 others polls less often
+// than one that is alone, and as often again when they have left. The lock is free, so that each poll
+// wakes the waiter, and every poll is because the file has changed.
+func TestProcessesShareThePolls(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	store, db := openStore(t, path), openDB(t, path)
+	write := func(text string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`CREATE TABLE other (n INTEGER)`)
+	var polls atomic.Int64
+	stop, err := store.Watch(t.Context(), request("x"), func() { polls.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	pollsIn := func(window time.Duration) int64 {
+		before := polls.Load()
+		for end := time.Now().Add(window); time.Now().Before(end); <-time.After(time.Millisecond) {
+			write(`INSERT INTO other VALUES (1)`)
+		}
+		return polls.Load() - before
+	}
+	settled := func() int64 {
+		pollsIn(1200 * time.Millisecond) // the processes are counted, and the debt of 20 ms is there
+		return pollsIn(800 * time.Millisecond)
+	}
+	alone := settled()
+	write(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 63)
+		INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'x', 'process ' || i, 0, unixepoch() * 1000 + 60000 FROM n`)
+	shared := settled()
+	write(`DELETE FROM dlock_queue WHERE owner LIKE 'process %'`)
+	again := settled()
+	t.Logf("polls: alone %d, with 63 other processes %d, alone again %d", alone, shared, again)
+	if shared == 0 || 3*shared > alone || 3*shared > again {
+		t.Errorf("with 63 other processes %d polls, alone %d and %d; want some, but less than a third", shared, alone, again)
+	}
+}
