@@ -2,6 +2,7 @@ package memcachelock
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +33,20 @@ func (h *handle) casOver(c *conn) uint64 {
 // is less than the time of the next start, as long as the server stores less than a million items a second
 // and its clock is not set back.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
+	if err := s.usable(ctx); err != nil {
+		return grant, err
+	}
 	leave := func() func(bool) { return s.attempts.Leave(req.Name, req.Owner) }
-	err = s.call(ctx, leave, func(c *conn) (err error) {
+	if s.batcher.crowded() {
+		a := &acquisition{req: &req, restartDelay: s.restartDelay}
+		switch err := s.batcher.do(ctx, leave, a); {
+		case err == nil:
+			return a.grant, nil
+		case !errors.Is(err, errAlone) && !errors.Is(err, errSilent):
+			return grant, s.explain(ctx, err)
+		}
+	}
+	err = s.run(ctx, leave, func(c *conn) (err error) {
 		if wait := c.restartWait(s.restartDelay, req.TTL); wait > 0 {
 			return c.refuseAfterRestart(&req, wait)
 		}
@@ -89,15 +102,20 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case it.cas == 0:
 			return driver.Grant{}, errNoCAS
 		case stored && it.value == value && expiry >= c.clock.expiry(now, req.TTL):
-			h := &handle{token: it.token(c.started), sent: now}
-			h.cas.Store(it.cas)
-			return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, Span: span.Size, TTL: req.TTL, Handle: h}, nil
+			return c.granted(req, it, now), nil
 		default:
 			token, cas, left, failure = it.token(c.started), it.cas, it.left, errContended
 		}
 		now = time.Now()
 	}
 	return driver.Grant{}, failure
+}
+
+// granted returns the grant for an item that was stored after that moment.
+func (c *conn) granted(req *driver.Request, it *item, moment time.Time) driver.Grant {
+	h := &handle{token: it.token(c.started), sent: moment}
+	h.cas.Store(it.cas)
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, Span: span.Size, TTL: req.TTL, Handle: h}
 }
 
 // held returns the error for a lock that another owner holds. It does not show what another
@@ -111,4 +129,40 @@ func (c *conn) held(name string, it *item) *driver.HeldError {
 		held.Remaining = time.Duration(it.left) * time.Second
 	}
 	return held
+}
+
+// acquisition is the first try of conn.acquire as an exchange.
+type acquisition struct {
+	req          *driver.Request
+	restartDelay time.Duration
+	value        string
+	expiry       int64
+	grant        driver.Grant
+}
+
+func (a *acquisition) write(c *conn) bool {
+	a.value, a.expiry = holderValue(a.req.Owner, 0, a.req.Holder), c.clock.expiry(c.began, a.req.TTL)
+	if len(a.value) > maxBatchValue || c.restartWait(a.restartDelay, a.req.TTL) > 0 {
+		return false
+	}
+	c.writePut(a.req.Name, a.value, a.expiry, 0)
+	return true
+}
+
+func (a *acquisition) read(c *conn) error {
+	stored, it, err := c.readPut()
+	switch {
+	case it != nil && it.value != a.value && !it.ownedBy(a.req.Owner):
+		return c.held(a.req.Name, it)
+	case broken(err):
+		return err
+	case err != nil || !stored || it == nil || it.value != a.value || it.cas == 0:
+		return errAlone
+	}
+	c.clock.observe(a.expiry-it.left, c.began)
+	if a.expiry < c.clock.expiry(c.began, a.req.TTL) { // the item would expire too soon
+		return errAlone
+	}
+	a.grant = c.granted(a.req, it, c.began)
+	return nil
 }

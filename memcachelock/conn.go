@@ -178,9 +178,20 @@ func (c *conn) put(name, value string, expiry int64, cas uint64) (stored bool, i
 	if len(value) > maxValue {
 		return false, nil, failed("the description of the holder is too long")
 	}
+	c.writePut(name, value, expiry, cas)
+	if err := c.out.Flush(); err != nil {
+		return false, nil, err
+	}
+	return c.readPut()
+}
+
+func (c *conn) writePut(name, value string, expiry int64, cas uint64) {
 	c.writeStore(name, value, expiry, cas)
 	c.writeGet(name, wholeItem)
-	a, refused := c.ask()
+}
+
+func (c *conn) readPut() (stored bool, it *item, err error) {
+	a, refused := c.read()
 	if broken(refused) {
 		return false, nil, refused
 	}

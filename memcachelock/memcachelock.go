@@ -37,6 +37,7 @@ const maxTTL = 30*24*time.Hour - time.Minute
 // Store keeps locks in memcached. Create one with [New] or [Open].
 type Store struct {
 	pool         pool
+	batcher      *batcher
 	restartDelay time.Duration
 	waiters      waiters
 	attempts     *attempts.Log // releases attempts whose caller left before the outcome was known
@@ -66,6 +67,7 @@ func New(addr string, opts *Options) (*Store, error) {
 	s.attempts = attempts.New(func(ctx context.Context, name string, owner driver.Owner) error {
 		return s.release(ctx, &driver.Grant{Name: name, Owner: owner})
 	})
+	s.batcher = newBatcher(&s.pool)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -92,6 +94,7 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	s.work.Wait()
+	s.batcher.close(maxSilence)
 	for range maxDrains { // waits for the last drain, and lets no more begin
 		s.pool.drains <- struct{}{}
 	}
@@ -126,6 +129,11 @@ func (s *Store) run(ctx context.Context, leave leave, fn func(*conn) error) erro
 	if errors.Is(err, errSilent) {
 		err = s.pool.with(ctx, leave, fn)
 	}
+	return s.explain(ctx, err)
+}
+
+// explain returns the error of a call to its caller.
+func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
 	case isOutcome(err):
 		return err

@@ -24,8 +24,8 @@ type pool struct {
 }
 
 const (
-	// maxConns is how many calls are under way at a time. With fewer, goroutines wait for each
-	// other more often than for the server.
+	// maxConns is how many connections are in use at a time. Most calls of a crowd share a few, see
+	// batcher. The others have one each: renewals, and what does not end after one round trip.
 	maxConns  = 64
 	maxDrains = 64
 	// maxIdleTime is how long a connection is kept that no call needs.

@@ -44,6 +44,18 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 // matches returns true for it.
 func (s *Store) deleteIf(ctx context.Context, name string, h *handle, matches func(*conn, *item) bool) error {
 	calls := 0
+	if h.cas.Load() != 0 && s.batcher.crowded() {
+		err := s.batcher.do(ctx, nil, &deletion{name, h})
+		switch {
+		case err == nil:
+			s.waiters.wake(name)
+			return nil
+		case errors.Is(err, errSilent):
+			calls++ // it may have been carried out
+		case !errors.Is(err, errAlone):
+			return s.explain(ctx, err)
+		}
+	}
 	err := s.run(ctx, nil, func(c *conn) error {
 		calls++
 		return c.deleteIf(name, h.casOver(c), matches)
@@ -77,4 +89,26 @@ func (c *conn) deleteIf(name string, cas uint64, matches func(*conn, *item) bool
 		cas = it.cas
 	}
 	return errContended
+}
+
+// deletion is the first try of conn.deleteIf as an exchange.
+type deletion struct {
+	name   string
+	handle *handle
+}
+
+func (d *deletion) write(c *conn) bool {
+	cas := d.handle.casOver(c)
+	if cas != 0 {
+		c.writeDelete(d.name, cas)
+	}
+	return cas != 0
+}
+
+func (d *deletion) read(c *conn) error {
+	a, err := c.read()
+	if err == nil && !a.done {
+		return errAlone
+	}
+	return err
 }

@@ -1,11 +1,8 @@
 package main
 
-// Mutants of memcachelock and quorum.
+// Mutants of memcachelock.
 func init() {
 	for _, m := range memcachedMutants {
-		add(m)
-	}
-	for _, m := range quorumMutants {
 		add(m)
 	}
 }
@@ -31,6 +28,62 @@ var memcachedMutants = []mutant{
 		old:  `ended(p.drain(c))`,
 		new:  `ended(p.drain(c) || true)`,
 		test: "test/stores/memcached TestLateAttemptIsUndone/delivered_after_Release_returned",
+	},
+	{
+		rule: "calls of a crowd share round trips",
+		file: "memcachelock/batch.go",
+		old:  `return int(b.callers.Load())+len(b.pool.busy) >= crowd`,
+		new:  `return int(b.callers.Load())+len(b.pool.busy) >= 1000*crowd`,
+		test: "test/stores/memcached TestCrowdSharesConnections",
+	},
+	{
+		rule: "an attempt in a shared round trip whose caller left is recorded",
+		file: "memcachelock/batch.go",
+		old:  `own.left = leave()`,
+		new:  `_ = own.left`,
+		test: "test/stores/memcached TestLateAttemptInACrowdIsUndone",
+	},
+	{
+		rule: "an attempt in a silent round trip whose caller left is undone later",
+		file: "memcachelock/batch.go",
+		old:  `one.left(one.answered || !one.written)`,
+		new:  `one.left(one.answered || one.written)`,
+		test: "test/stores/memcached TestLateAttemptInACrowdIsUndone/delivered_after",
+	},
+	{
+		rule: "an attempt in a silent round trip is undone later",
+		file: "memcachelock/batch.go",
+		old:  `if leave != nil && own.written && !own.answered {`,
+		new:  `if leave != nil && own.written && own.answered && own.err == nil && !own.taken {`,
+		test: "test/stores/memcached TestRepeatedAttemptInACrowdIsUndone",
+	},
+	{
+		rule: "a call in a silent round trip is made again over another connection",
+		file: "memcachelock/acquire.go",
+		old:  `case !errors.Is(err, errAlone) && !errors.Is(err, errSilent):`,
+		new:  `case !errors.Is(err, errAlone):`,
+		test: "test/stores/memcached TestSilentConnectionOfACrowd",
+	},
+	{
+		rule: "a release in a silent round trip may have been carried out",
+		file: "memcachelock/release.go",
+		old:  `calls++ // it may have been carried out`,
+		new:  `calls += 0`,
+		test: "test/stores/memcached TestSilentConnectionOfACrowd",
+	},
+	{
+		rule: "a server that has just started grants no lock in a shared round trip",
+		file: "memcachelock/acquire.go",
+		old:  `len(a.value) > maxBatchValue || c.restartWait(a.restartDelay, a.req.TTL) > 0`,
+		new:  `len(a.value) > maxBatchValue`,
+		test: "test/stores/memcached TestRestartInACrowd",
+	},
+	{
+		rule: "a lock that ends too soon is not granted in a shared round trip",
+		file: "memcachelock/acquire.go",
+		old:  `if a.expiry < c.clock.expiry(c.began, a.req.TTL) { // the item would expire too soon`,
+		new:  `if a.expiry < 0 {`,
+		test: "test/stores/memcached TestLateClockReadingInACrowdEndsNoLockEarly",
 	},
 	{
 		rule: "a silent connection is replaced by a new one",
@@ -171,197 +224,5 @@ var memcachedMutants = []mutant{
 		old:  `case it == nil && stored: // evicted, or expired at once because the clock is wrong`,
 		new:  `case it == nil && stored && cas == 1:`,
 		test: "test/stores/memcached TestLockThatExpiresAtOnceIsAnError",
-	},
-}
-
-var quorumMutants = []mutant{
-	{
-		rule: "a release that a member did not answer is repeated",
-		file: "quorum/release.go",
-		old:  `if !isAnswer(err) {`,
-		new:  `if err == nil {`,
-		test: "quorum TestReleaseIsRepeatedUntilMemberAnswers",
-	},
-	{
-		rule: "a member that is down is called now and then",
-		file: "quorum/background.go",
-		old:  `for pause.Wait(s.closing) == nil {`,
-		new:  `for ; backoff.Sleep(s.closing, minReleasePause) == nil; pause.Reset() {`,
-		test: "quorum TestDeadMemberIsNotFlooded",
-	},
-	{
-		rule: "what has expired is not released again",
-		file: "quorum/background.go",
-		old:  `now.After(q.items[0].until)`,
-		new:  `now.Before(time.Time{})`,
-		test: "quorum TestDeadMemberIsNotFlooded",
-	},
-	{
-		rule: "Close counts the locks that contenders have to wait for",
-		file: "quorum/background.go",
-		old:  `if len(s.members)-mayHold.len() < s.majority {`,
-		new:  `if mayHold.len() > len(s.members) {`,
-		test: "quorum TestCloseReportsUnreleasedLocks",
-	},
-	{
-		rule: "Close repeats releases for the last time",
-		file: "quorum/background.go",
-		old:  `a != nil && ctx.Err() == nil && isAnswer(m.release(ctx, a));`,
-		new:  `a == nil && isAnswer(m.release(ctx, a));`,
-		test: "quorum TestCloseReportsUnreleasedLocks",
-	},
-	{
-		rule: "any two majorities have a member in common",
-		file: "quorum/quorum.go",
-		old:  `majority:     len(members)/2 + 1,`,
-		new:  `majority:     len(members) / 2,`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "the drift of the clocks is taken off the TTL",
-		file: "quorum/acquire.go",
-		old:  `return ttl/100 + 2*time.Millisecond`,
-		new:  `return 0 * ttl`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "members whose answer got lost are released",
-		file: "quorum/acquire.go",
-		old:  `mayHold := allMembers(b.members) &^ b.refused`,
-		new:  `mayHold := b.granted`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "only a lock that a majority holds is repaired",
-		file: "quorum/renew.go",
-		old:  `		case g.renewed.len() >= s.majority:`,
-		new:  `		case g.renewed.len() >= 1:`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "a second attempt of an owner is another acquisition",
-		file: "quorum/acquisition.go",
-		old:  `alias:   driver.NewOwner(),`,
-		new:  `alias:   req.Owner,`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "refusals that name the same holder count together in any order",
-		file: "quorum/ballot.go",
-		old:  `return other.blocks > 0 && b.sameHolder`,
-		new:  `return other.held != nil && b.sameHolder`,
-		test: "quorum TestBallotCountsHoldersInAnyOrder",
-	},
-	{
-		rule: "a token is given out when a majority has stored it",
-		file: "quorum/ballot.go",
-		old:  `func (b *ballot) won() bool { return b.raised.len() >= b.majority }`,
-		new:  `func (b *ballot) won() bool { return b.granted.len() >= b.majority }`,
-		test: "quorum TestTokenNeedsMajority",
-	},
-	{
-		rule: "a span is no longer than that of each member of the majority",
-		file: "quorum/acquire.go",
-		old:  `min(span, b.answers[i].span)`,
-		new:  `max(span, b.answers[i].span)`,
-		test: "quorum TestSpan",
-	},
-	{
-		rule: "a member that lost a lock sets its span aside again",
-		file: "quorum/background.go",
-		old:  `Span: a.span, Holder`,
-		new:  `Span: 1, Holder`,
-		test: "quorum TestRepairSetsAsideTheSpan",
-	},
-	{
-		rule: "a token that a guess has chosen does not move the next guess",
-		file: "quorum/acquire.go",
-		old:  `if r.req.Floor == 0 && b.largest != 0 {`,
-		new:  `if b.largest != 0 {`,
-		test: "quorum TestTokenAfterSpanDoesNotRunAhead|TestEarlyRestartAfterSpans",
-	},
-	{
-		rule: "members of two kinds grant one token",
-		file: "quorum/acquisition.go",
-		old:  `if s.agreesOnTokens && s.oneKind {`,
-		new:  `if s.agreesOnTokens {`,
-		test: "quorum TestMixedMembersShowTheHolder",
-	},
-	{
-		rule: "a raised span is set aside as a whole (memory)",
-		file: "memlock/renew.go",
-		old:  `sh.token+max(1, grant.Span)-1`,
-		new:  `sh.token`,
-		test: "quorum TestSpan|TestTokensRise",
-	},
-	{
-		rule: "a release does not overtake the acquisition that it is to undo",
-		file: "quorum/acquisition.go",
-		old:  `	if at.busy {`,
-		new:  `	if at.busy && s == nil {`,
-		test: "quorum TestLateAcquisitionIsUndone|TestRulesHold|TestFailedMajorityGrantsNothing",
-	},
-	{
-		rule: "asking again for longer promises no more than before",
-		file: "quorum/acquire.go",
-		old:  `grant.TTL = min(grant.TTL, req.TTL-drift(req.TTL))`,
-		new:  `grant.TTL = req.TTL - drift(req.TTL)`,
-		test: "quorum TestLongerTTLIsPromisedOnlyIfMembersKeepIt",
-	},
-	{
-		rule: "an attempt that is released between two votes ends",
-		file: "quorum/acquisition.go",
-		old:  `if previous != nil && previous.released {`,
-		new:  `if previous != nil && a.released {`,
-		test: "quorum TestReleaseBetweenVotesEndsTheAttempt",
-	},
-	{
-		rule: "a vote that cannot agree on its first token tries a larger one",
-		file: "quorum/ballot.go",
-		old:  `if b.token != 0 && (b.second || (b.raised|b.raising|b.pending).len() >= b.majority) {`,
-		new:  `if b.token != 0 {`,
-		test: "quorum TestVoteIsWonWithTheTokenOfALateMember",
-	},
-	{
-		rule: "a renewal that a member did not answer in time is ErrUnreachable",
-		file: "quorum/member.go",
-		old:  `errs[i] = m.timedOut(errs[i])`,
-		new:  `_ = m.timedOut(errs[i])`,
-		test: "quorum TestUndecidedMembersMakeOutcomeUnknown",
-	},
-	{
-		rule: "a grant that took longer than it lasts is rejected",
-		file: "quorum/acquire.go",
-		old:  `if time.Since(start) >= granted {`,
-		new:  `if time.Since(start) < 0 {`,
-		test: "quorum TestAnswersAfterTTLGrantNothing",
-	},
-	{
-		rule: "the pause after a split vote is longer than a vote",
-		file: "quorum/acquire.go",
-		old:  `window = min(window, maxSplitTimeouts*s.timeout)`,
-		new:  `window = min(window, 200*time.Millisecond)`,
-		test: "quorum TestContendersMakeProgress",
-	},
-	{
-		rule: "what is left of a lost lock is released",
-		file: "quorum/renew.go",
-		old:  `g.notHeld.len() >= s.majority && !g.a.hasEnded():`,
-		new:  `g.notHeld.len() >= s.majority && g.a.hasEnded():`,
-		test: "quorum TestRulesHold",
-	},
-	{
-		rule: "a member that lost a lock gets it again",
-		file: "quorum/renew.go",
-		old:  `				s.repair(s.members[i], g.a)`,
-		new:  `				_ = i`,
-		test: "quorum TestRenewalRepairsRestartedMember",
-	},
-	{
-		rule: "a member counts for a renewal only if it promises enough",
-		file: "quorum/renew.go",
-		old:  `cmp.Or(a.members[i].ttl, a.ttl) < a.minMemberTTL {`,
-		new:  `cmp.Or(a.members[i].ttl, a.ttl) < 0*a.minMemberTTL {`,
-		test: "quorum TestShortPromiseDoesNotCountForRenewal",
 	},
 }

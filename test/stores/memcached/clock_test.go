@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -155,36 +157,60 @@ func TestSkippedSecondEndsNoLockEarly(t *testing.T) {
 func TestLateClockReadingEndsNoLockEarly(t *testing.T) {
 	t.Parallel()
 	addr := servers.Run(t, servers.Memcached).Addr()
-	const ttl = 5 * time.Second
 	for _, late := range []int{4, 1000} { // so that the lock would end too soon, and before it begins
 		t.Run(fmt.Sprintf("%d s", late), func(t *testing.T) {
 			t.Parallel()
-			var changed atomic.Int32 // lines
-			store := openNow(t, relay(t, addr, func(client io.Writer, line string) {
-				for _, name := range []string{"STAT uptime ", "STAT time "} {
-					if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok && changed.Add(1) <= 2 {
-						n, err := strconv.Atoi(text)
-						if err != nil {
-							t.Error(err)
-						}
-						line = fmt.Sprintf("%s%d\r\n", name, max(0, n-late))
-					}
-				}
-				_, _ = io.WriteString(client, line)
-			}))
-			name := strconv.Itoa(late)
-			grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl})
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, held, err := store.(driver.Finder).Find(t.Context(), name)
-			if err != nil || !held || info.Token != grant.Token || info.Remaining < ttl {
-				t.Errorf("Find: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
-			}
-			if err := store.Release(t.Context(), grant); err != nil {
-				t.Error(err)
-			}
+			store := openNow(t, lateClock(t, addr, late, 2))
+			grantsForTTL(t, store, strconv.Itoa(late))
 		})
+	}
+}
+
+// TestLateClockReadingInACrowdEndsNoLockEarly: the same for calls that share round trips.
+func TestLateClockReadingInACrowdEndsNoLockEarly(t *testing.T) {
+	t.Parallel()
+	addr := servers.Run(t, servers.Memcached).Addr()
+	store, err := openCrowded(proxy.Run(t, lateClock(t, addr, 4, math.MaxInt32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	grantsForTTL(t, store, "a")
+}
+
+// lateClock returns the address of a way to the server that makes the first lines with its time, or
+// its age, late by so many seconds.
+func lateClock(t *testing.T, addr string, late int, lines int32) string {
+	t.Helper()
+	var changed atomic.Int32
+	return relay(t, addr, func(client io.Writer, line string) {
+		for _, name := range []string{"STAT uptime ", "STAT time "} {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok && changed.Add(1) <= lines {
+				n, err := strconv.Atoi(text)
+				if err != nil {
+					t.Error(err)
+				}
+				line = fmt.Sprintf("%s%d\r\n", name, max(0, n-late))
+			}
+		}
+		_, _ = io.WriteString(client, line)
+	})
+}
+
+// grantsForTTL checks that a lock is stored for its whole TTL.
+func grantsForTTL(t *testing.T, store driver.Store, name string) {
+	t.Helper()
+	const ttl = 5 * time.Second
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, held, err := store.(driver.Finder).Find(t.Context(), name)
+	if err != nil || !held || info.Token != grant.Token || info.Remaining < ttl {
+		t.Errorf("Find: %+v, held %v, %v; want token %d for at least %v", info, held, err, grant.Token, ttl)
+	}
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Error(err)
 	}
 }
 
