@@ -1,70 +1,84 @@
 package sqllock
 
 import (
-	"context"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-const (
-	// countInterval is the time between two counts of the processes that wait.
-	countInterval = 250 * time.Millisecond
-	// maxCounted is the number of awaited names up to which they are counted.
-	maxCounted = 8
-)
+// maxCounted is the number of awaited names up to which a process counts the others that wait for them.
+const maxCounted = 8
 
-// crowd is how many processes poll for the same names as this one, as of the last count. Together they
-// poll as often as a few processes would: many would keep the holder from running, and it does not
-// matter which of them finds the lock free. A process counts from the moment that its waiters are listed.
-type crowd struct {
-	processes int
-	counted   time.Time
+// crowds are how many processes wait for each awaited name. Those that wait for one name poll together as
+// often as a few would: the polls of many would keep its holder from running. A process counts as long
+// as its row is written again and again.
+type crowds map[string]int
+
+// countProcesses counts the processes several times a second until done is closed, while paced returns
+// true. It runs beside the polling, so that it wakes no waiter later.
+func (s *Store) countProcesses(done <-chan struct{}, paced func() bool) {
+	ticker := time.NewTicker(publishAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			if paced() {
+				s.countOnce()
+			}
+		}
+	}
 }
 
-// count counts the processes again if it is time. If that fails, the last count stays.
-func (c *crowd) count(ctx context.Context, s *Store, names []string) {
-	if time.Since(c.counted) < countInterval {
+// countOnce counts the processes that wait for each name. If that fails, nobody is counted until the
+// next time.
+func (s *Store) countOnce() {
+	s.waiters.Lock()
+	names, _ := s.waiters.AwaitedLocked()
+	s.waiters.Unlock()
+	if len(names) == 0 { // for a moment: the process has the lock, and waits for it soon
 		return
 	}
-	c.counted = time.Now()
-	if n, err := s.countProcesses(ctx, names); err == nil {
-		c.processes = n
+	var counted crowds
+	if len(names) <= maxCounted {
+		counted = make(crowds, len(names))
+		ctx, cancel := s.background()
+		defer cancel()
+		for _, name := range names {
+			var n int
+			// The rows of processes that have died, or that were written before a clock stepped back, do not count.
+			oldest := publishTTL - publishRefresh - publishLateness
+			args := []any{name, oldest.Milliseconds(), publishTTL.Milliseconds()}
+			if s.read(ctx, "count", func() error { return s.run().One(ctx, statement.Processes, args, &n) }) != nil {
+				break
+			}
+			counted[name] = n
+		}
 	}
+	s.waiters.Lock()
+	s.waiters.crowds = counted
+	s.waiters.Unlock()
 }
 
-// countProcesses returns how many processes wait for the name that has the fewest. A process that is
-// alone with a name polls as often as if it waited for no other. So does one whose waiters have to be
-// found by its own polls: a fair waiter, because no other process may take the lock before it, and
-// those that may enter beside others.
-func (s *Store) countProcesses(ctx context.Context, names []string) (fewest int, err error) {
-	if len(names) > maxCounted || s.waiters.onlyPolledFor() {
-		return 0, nil
+// crowdLocked returns how many processes share the polls with this one: those that wait for the name with
+// the fewest. A process polls as often as if it were alone if one of its waiters depends on that: a fair
+// one, because no other process may take the lock before it, and one that waits for others to share the lock
+// with, or for a permit.
+func (ws *waiters) crowdLocked(names []string, placed func(place string) bool) (fewest int) {
+	if len(names) > maxCounted {
+		return 0
 	}
-	for _, name := range names {
-		var n int
-		if err := s.run().One(ctx, statement.Processes, []any{name}, &n); err != nil {
-			return 0, err
-		}
-		if fewest == 0 || n < fewest {
+	for i, name := range names {
+		if n := ws.crowds[name]; i == 0 || n < fewest {
 			fewest = n
 		}
-		if n <= 1 {
-			break
+		for _, w := range ws.Of(name) {
+			if w.req.Fair || w.Mode() != (driver.Mode{}) || placed(w.place) {
+				return 0
+			}
 		}
 	}
-	return fewest, nil
-}
-
-// onlyPolledFor reports whether a waiter depends on the polls of this process.
-func (ws *waiters) onlyPolledFor() bool {
-	ws.Lock()
-	defer ws.Unlock()
-	for _, w := range ws.AllLocked() {
-		if w.req.Fair || w.Mode() != (driver.Mode{}) {
-			return true
-		}
-	}
-	return false
+	return fewest
 }

@@ -22,11 +22,11 @@ func (s *Store) poll() {
 	done := make(chan struct{})
 	defer close(done)
 	s.work.Go(func() { s.publishWaiters(done) })
+	s.work.Go(func() { s.countProcesses(done, source.Schedule.Paced) })
 	schedule := source.Schedule
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lingering := false
-	var crowd crowd
 	for {
 		s.waiters.Lock()
 		names, encoded := s.waiters.AwaitedLocked()
@@ -47,7 +47,7 @@ func (s *Store) poll() {
 			switch {
 			case len(names) > 0:
 				lingering = false
-				result, err := s.pollOnce(names, encoded, &crowd)
+				result, err := s.pollOnce(names, encoded)
 				schedule.Polled(now, time.Now(), result, err)
 			case lingering && s.waiters.retire():
 				return
@@ -70,7 +70,7 @@ type polledName struct {
 }
 
 // pollOnce wakes the waiters whose attempts may succeed.
-func (s *Store) pollOnce(names []string, encoded string, crowd *crowd) (result notify.Result, err error) {
+func (s *Store) pollOnce(names []string, encoded string) (result notify.Result, err error) {
 	var polled []polledName
 	ctx, cancel := s.background()
 	defer cancel()
@@ -89,16 +89,13 @@ func (s *Store) pollOnce(names []string, encoded string, crowd *crowd) (result n
 	if err == nil {
 		shares, err = s.readShares(ctx)
 	}
-	if err == nil {
-		crowd.count(ctx, s, names)
-	}
 	<-s.reading
 	if err != nil {
 		return result, err
 	}
-	result.Processes = crowd.processes
 	s.waiters.Lock()
 	defer s.waiters.Unlock()
+	result.Processes = s.waiters.crowdLocked(names, s.places.Has)
 	for _, p := range polled {
 		ms := p.remaining
 		result.Moving = result.Moving || ms == 0 || p.recent

@@ -41,6 +41,7 @@ type waiters struct {
 	sqldb.PollGroup[*waiter]
 	gone         [][2]string   // name and owner of waiters that left after their rows were written
 	unpublishNow chan struct{} // asks to delete the rows of gone
+	crowds       crowds        // nil if they are not counted
 }
 
 // remove removes a waiter. It may be called twice.
@@ -98,6 +99,8 @@ const (
 	publishAfter   = 250 * time.Millisecond
 	publishTTL     = 30 * time.Second
 	publishRefresh = 10 * time.Second
+	// publishLateness is how late a row may be written again on a busy machine.
+	publishLateness = 2 * time.Second
 )
 
 // publishWaiters writes the rows of waiters until done is closed, and then deletes what is left. It runs

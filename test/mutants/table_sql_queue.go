@@ -204,16 +204,23 @@ func init() {
 	add(mutant{
 		rule: "many processes that poll an SQLite file share the time of a few",
 		file: "sqllock/internal/notify/file.go",
-		old:  `max(costShare, crowdShare*r.crowd())`,
-		new:  `max(costShare, crowdShare)`,
+		old:  `if n := r.crowd(); n > 2 {`,
+		new:  `if n := r.crowd(); n > 2000 {`,
 		test: "sqllock/internal/notify TestFileScheduleOfABusyDatabase",
 	})
 	add(mutant{
 		rule: "one slow poll does not blind a process in a crowd",
 		file: "sqllock/internal/notify/file.go",
-		old:  `min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), maxGap)`,
-		new:  `min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), 1000*maxGap)`,
+		old:  `min(time.Duration(crowdShare*n)*s.cost, maxGap)`,
+		new:  `time.Duration(crowdShare*n) * s.cost`,
 		test: "sqllock/internal/notify TestFileScheduleOfABusyDatabase",
+	})
+	add(mutant{
+		rule: "a caller that asks does not wait for the polls of other processes",
+		file: "sqllock/internal/notify/notify.go",
+		old:  `s.free = end.Add(max(MinInterval, end.Sub(start)))`,
+		new:  `s.free = end.Add(max(shortest, end.Sub(start)))`,
+		test: "sqllock/internal/notify TestServerScheduleWhenAsked",
 	})
 	add(mutant{
 		rule: "many processes that poll a server poll as often as a few",
@@ -224,17 +231,24 @@ func init() {
 	})
 	add(mutant{
 		rule: "a process counts the others that wait for the same name",
-		file: "sqllock/poll.go",
-		old:  `result.Processes = crowd.processes`,
-		new:  `result.Processes = 0 * crowd.processes`,
+		file: "sqllock/crowd.go",
+		old:  `counted[name] = n`,
+		new:  `counted[name] = 0`,
 		test: "test/stores/sqlite TestProcessesShareThePolls",
 	})
 	add(mutant{
-		rule: "a process that polls seldom counts the others again",
+		rule: "a process that died is not counted for long",
 		file: "sqllock/crowd.go",
-		old:  `if time.Since(c.counted) < countInterval {`,
-		new:  `if time.Since(c.counted) < countInterval || c.processes > 1 {`,
+		old:  `oldest := publishTTL - publishRefresh - publishLateness`,
+		new:  `oldest := 0 * publishLateness`,
 		test: "test/stores/sqlite TestProcessesShareThePolls",
+	})
+	add(mutant{
+		rule: "a waiter with a place of its own depends on the polls of its process",
+		file: "sqllock/crowd.go",
+		old:  `w.Mode() != (driver.Mode{}) || placed(w.place)`,
+		new:  `w.Mode() != (driver.Mode{})`,
+		test: "sqllock TestCrowd",
 	})
 	add(mutant{
 		rule: "a waiter that has left is not listed any more",

@@ -77,15 +77,17 @@ const (
 	lastFollow  = 128 * time.Millisecond
 
 	// Polls may take a tenth of the time, so that a busy database costs a waiting process
-	// a tenth of a core, and many processes together a quarter of one. What they take beyond
-	// that is a debt. A small debt is fine. The debt of a poll that had to wait itself must not
-	// delay the next polls for long.
-	costShare  = 10
+	// a tenth of a core. What they take beyond that is a debt. A small debt is fine. The
+	// debt of a poll that had to wait itself must not delay the next polls for long.
+	costShare = 10
+	fineDebt  = 20 * time.Millisecond
+	maxDebt   = 30 * time.Millisecond
+	minGap    = time.Millisecond
+
+	// More than two processes together take a quarter of a core. A poll that had to wait does not
+	// delay the next one of its process for long here, either.
 	crowdShare = 4
-	fineDebt   = 20 * time.Millisecond
-	maxDebt    = 30 * time.Millisecond
-	minGap     = time.Millisecond
-	maxGap     = costShare * (maxDebt - fineDebt)
+	maxGap     = 100 * time.Millisecond
 )
 
 // fileSchedule is for a file, where a poll costs this machine.
@@ -97,25 +99,31 @@ type fileSchedule struct {
 	last     time.Time     // when the last poll ended
 	cost     time.Duration // what it took
 	debt     time.Duration // what polls took too much, as of last
+	turn     time.Time     // until then it is for other processes to poll
 }
 
 func (s *fileSchedule) Pending() bool { return s.pending }
+
+func (s *fileSchedule) Paced() bool { return true }
 
 // Changed lets a poll that is not cheap wait a little for the commit.
 func (s *fileSchedule) Changed(now time.Time) {
 	s.pending = true
 	s.follow = firstFollow
-	s.Asked(now.Add(min(s.cost, firstFollow)))
+	s.Asked(later(now.Add(min(s.cost, firstFollow)), s.turn))
 }
 
 func (s *fileSchedule) Polled(start, end time.Time, r Result, err error) {
 	s.pending = false
 	s.cost = end.Sub(start)
-	share := max(costShare, crowdShare*r.crowd())
-	paid := end.Sub(s.last) / time.Duration(share)
+	paid := end.Sub(s.last) / costShare
 	s.debt = min(max(s.debt-paid, 0)+s.cost, maxDebt)
 	s.last = end
-	s.free = end.Add(min(max(minGap, time.Duration(share)*(s.debt-fineDebt)), maxGap))
+	s.free = end.Add(max(minGap, costShare*(s.debt-fineDebt)))
+	s.turn = end
+	if n := r.crowd(); n > 2 {
+		s.turn = end.Add(min(time.Duration(crowdShare*n)*s.cost, maxGap))
+	}
 	wait := NotifiedInterval
 	switch {
 	case !s.notified || err != nil:
@@ -128,6 +136,7 @@ func (s *fileSchedule) Polled(start, end time.Time, r Result, err error) {
 		s.follow *= 2
 	}
 	s.pollAfter(end, wait, r)
+	s.next = later(s.next, s.turn)
 }
 
 func (s *fileSchedule) Idle(now time.Time) {

@@ -86,17 +86,25 @@ func TestFileScheduleOfABusyDatabase(t *testing.T) {
 	// Many processes together take a quarter, and each of them still polls.
 	const cost, processes = 50 * time.Microsecond, 50
 	n := len(pollsAmong(processes, &fileSchedule{notified: true}, 10*time.Second, cost, changes...))
-	spent := time.Duration(n)*cost - fineDebt // which each process may take once
-	if share := processes * spent.Seconds() / 10; share > 0.3 || share < 0.2 {
+	if share := processes * float64(n) * cost.Seconds() / 10; share > 0.3 || share < 0.2 {
 		t.Errorf("the polls of %d processes take %.0f %% of the time, want a quarter", processes, 100*share)
 	}
 	// A poll that was kept waiting does not delay the others, whatever was counted.
 	for _, processes := range []int{0, 50, 5000} {
 		p := &fileSchedule{notified: true}
 		now := time.Now()
-		p.Polled(now, now.Add(time.Minute), Result{Processes: processes}, nil)
-		if wait := p.free.Sub(now.Add(time.Minute)); wait > 150*time.Millisecond {
+		end := now.Add(time.Minute)
+		p.Polled(now, end, Result{Processes: processes}, nil)
+		p.Changed(end)
+		if wait := p.Due().Sub(end); wait > 150*time.Millisecond {
 			t.Errorf("after a poll that took a minute one of %d processes does not poll before %v", processes, wait)
+		}
+		p.Polled(end, end.Add(cost), Result{Processes: processes}, nil)
+		asked := end.Add(cost + time.Second)
+		p.Polled(asked, asked.Add(cost), Result{Processes: processes}, nil)
+		p.Asked(asked.Add(cost))
+		if wait := p.Due().Sub(asked.Add(cost)); wait != minGap {
+			t.Errorf("one of %d processes polls %v after a caller asked, want %v", processes, wait, minGap)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Source struct {
 type Schedule interface {
 	Due() time.Time                                   // when to poll next
 	Pending() bool                                    // a change asks for a poll that has not been made
+	Paced() bool                                      // Result.Processes matters; called by any goroutine
 	Changed(now time.Time)                            // Events has received
 	Asked(now time.Time)                              // a caller of this process wants a poll
 	Polled(start, end time.Time, r Result, err error) // a poll was made
@@ -29,13 +30,11 @@ type Result struct {
 	Expiry time.Duration // until a lock or a place expires; zero if none is known that does soon
 	Moving bool          // a lock is free, or has just changed hands
 
-	// Processes is how many processes poll for the same names, zero if unknown. Together they poll
-	// as often as a few would, so that polls do not keep the holder from running.
+	// Processes is how many processes share the polls, zero if unknown.
 	Processes int
 }
 
-// maxProcesses limits how rare the polls of one process get. Some that were counted may be dead, or may
-// wait for something else.
+// maxProcesses limits how rare the polls of one process get. Some that were counted may have died.
 const maxProcesses = 64
 
 func (r *Result) crowd() int { return min(r.Processes, maxProcesses) }
@@ -63,8 +62,8 @@ func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}
 func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // MinInterval is the time between two polls of a server while locks change hands. Each poll that
-// finds that none did doubles it, up to MaxInterval. More than serverPollers processes poll as often
-// as that many.
+// finds that none did doubles it, up to MaxInterval. Up to maxProcesses processes poll as often as
+// serverPollers.
 const (
 	MinInterval = 2 * time.Millisecond
 	MaxInterval = 100 * time.Millisecond
@@ -102,6 +101,8 @@ type serverSchedule struct {
 
 func (s *serverSchedule) Pending() bool { return false }
 
+func (s *serverSchedule) Paced() bool { return s.notified == nil || !s.notified() }
+
 // Changed polls soon, because a notification may have been missed.
 func (s *serverSchedule) Changed(now time.Time) { s.Asked(now) }
 
@@ -112,7 +113,7 @@ func (s *serverSchedule) Asked(now time.Time) {
 
 func (s *serverSchedule) Polled(start, end time.Time, r Result, err error) {
 	shortest := MinInterval * time.Duration(max(r.crowd(), serverPollers)) / serverPollers
-	s.free = end.Add(max(shortest, end.Sub(start)))
+	s.free = end.Add(max(MinInterval, end.Sub(start))) // a caller that asks need not wait for the others
 	switch {
 	case err != nil:
 		s.gap = MaxInterval

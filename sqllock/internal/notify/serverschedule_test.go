@@ -72,7 +72,7 @@ func TestServerScheduleWhenAsked(t *testing.T) {
 	if got := p.Due(); !got.Equal(now) {
 		t.Errorf("a caller that asks waits %v for a poll", got.Sub(now))
 	}
-	p.Polled(now, now.Add(time.Millisecond), Result{}, nil)
+	p.Polled(now, now.Add(time.Millisecond), Result{Processes: 64}, nil)
 	again := now.Add(time.Millisecond)
 	p.Asked(again)
 	if got := p.Due().Sub(again); got != MinInterval {

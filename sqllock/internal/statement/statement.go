@@ -52,7 +52,7 @@ const (
 	// recently. SQLite does not report recent changes.
 	Poll         // [name], horizon -> index, remaining or 0, head's owner and remaining or NULL, whether recently
 	Publish      // [[name, owner]], ttl
-	Processes    // name -> how many owners that Publish has written wait for it
+	Processes    // name, from, to -> how many owners that Publish has written wait for it, for a remaining time between these
 	Unpublish    // [[name, owner]]
 	JanitorDue   // interval -> whether the last run is as long ago
 	JanitorClaim // interval; changes nothing if it is not
@@ -112,7 +112,7 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded
 	DeletePlace:    `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND owner = ?2:text`,
 	DeletePlacesOf: `DELETE FROM {queue} WHERE {limited}name = ?1:text AND ` + ofOwner,
 	Prune:          `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND expires <= {now}`,
-	Processes:      `SELECT count(*) FROM {queue} WHERE name = ?1:text AND expires > {now} AND NOT ` + isPlace,
+	Processes:      `SELECT count(*) FROM {queue} WHERE name = ?1:text AND expires > {now} + ?2:int AND expires <= {now} + ?3:int AND NOT ` + isPlace,
 	JanitorDue:     `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
 	JanitorClaim:   `{limit}UPDATE {meta} SET value = {now} WHERE {limited}{key} = 'swept' AND ` + longAgo,
 	JanitorPage:    `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,

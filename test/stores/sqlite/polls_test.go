@@ -1,13 +1,14 @@
 package sqlite
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // TestProcessesShareThePolls: a process that waits for the same name as 63 others polls less often
-// than one that is alone, and as often again when they have left. The lock is free, so that each poll
+// than one that is alone, and as often again when they have left or died. The lock is free, so that each poll
 // wakes the waiter, and every poll is because the file has changed.
 func TestProcessesShareThePolls(t *testing.T) {
 	t.Parallel()
@@ -34,17 +35,26 @@ func TestProcessesShareThePolls(t *testing.T) {
 		return polls.Load() - before
 	}
 	settled := func() int64 {
-		pollsIn(1200 * time.Millisecond) // the processes are counted, and the debt of 20 ms is there
+		pollsIn(700 * time.Millisecond) // the processes are counted
 		return pollsIn(800 * time.Millisecond)
 	}
+	others := func(owner, fair string, ttl time.Duration) {
+		write(fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 63)
+			INSERT INTO dlock_queue (name, owner, fair, expires)
+			SELECT 'x', format('%s', i), %s, unixepoch('subsec') * 1000 + %d FROM n`, owner, fair, ttl.Milliseconds()))
+	}
 	alone := settled()
-	write(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 63)
-		INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'x', 'process ' || i, 0, unixepoch() * 1000 + 60000 FROM n`)
+	others("process %d", "0", 30*time.Second)
 	shared := settled()
 	write(`DELETE FROM dlock_queue WHERE owner LIKE 'process %'`)
+	// Of these none polls instead of this process.
+	others("killed %d", "0", 15*time.Second)
+	others("before the clock stepped back %d", "0", time.Hour)
+	others("fair %d", "1", 30*time.Second)
+	others("%022d:w", "0", 30*time.Second)
 	again := settled()
 	t.Logf("polls: alone %d, with 63 other processes %d, alone again %d", alone, shared, again)
 	if shared == 0 || 3*shared > alone || 3*shared > again {
-		t.Errorf("with 63 other processes %d polls, alone %d and %d; want some, but less than a third", shared, alone, again)
+		t.Errorf("with 63 other processes that poll %d polls, alone %d and %d; want some, but less than a third", shared, alone, again)
 	}
 }
