@@ -7,7 +7,8 @@ import (
 )
 
 func TestTimesAreFoundInBinary(t *testing.T) {
-	now := time.Now()
+	// Fixed: some times are found in their own bytes twice.
+	now := time.Date(2026, time.March, 1, 12, 30, 15, 123456789, time.UTC)
 	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 		for _, n := range []int64{now.UnixMilli(), now.UnixMicro(), now.UnixNano()} {
 			text := append(order.AppendUint64([]byte("SELECT \x00"), uint64(n)), "and more"...)
