@@ -37,32 +37,44 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (grant driver.G
 		return grant, err
 	}
 	leave := func() func(bool) { return s.attempts.Leave(req.Name, req.Owner) }
+	tries := 0
 	if s.batcher.crowded() {
 		a := &acquisition{req: &req, restartDelay: s.restartDelay}
 		switch err := s.batcher.do(ctx, leave, a); {
 		case err == nil:
 			return a.grant, nil
-		case !errors.Is(err, errAlone) && !errors.Is(err, errSilent):
+		case errors.Is(err, errSilent):
+			tries++ // it may still be carried out
+		case !errors.Is(err, errAlone):
 			return grant, s.explain(ctx, err)
 		}
 	}
 	err = s.run(ctx, leave, func(c *conn) (err error) {
+		tries++
 		if wait := c.restartWait(s.restartDelay, req.TTL); wait > 0 {
-			return c.refuseAfterRestart(&req, wait)
+			if err := c.refuseAfterRestart(&req, wait); err != nil {
+				return err
+			}
 		}
 		grant, err = c.acquire(&req)
 		return err
 	})
+	if tries > 1 && errors.Is(err, driver.ErrHeld) {
+		return grant, errMaybeGranted
+	}
 	return grant, err
 }
 
 // refuseAfterRestart refuses a lock that a holder from before the restart may still trust. It
-// reads the item first: what the connection remembers does not prove that the server answers.
+// reads the item first: what the connection remembers does not prove that the server answers. It
+// returns nil if the lock is the owner's: over another connection it was not too early.
 func (c *conn) refuseAfterRestart(req *driver.Request, wait time.Duration) error {
 	it, err := c.get(req.Name)
 	switch {
 	case err != nil:
 		return err
+	case it != nil && it.ownedBy(req.Owner):
+		return nil
 	case it != nil:
 		return c.held(req.Name, it)
 	}

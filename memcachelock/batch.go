@@ -3,10 +3,13 @@ package memcachelock
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 const (
@@ -14,14 +17,15 @@ const (
 	// each has a connection of its own, and waits for no other.
 	crowd = 8
 	// maxBatches is how many batches are under way at a time. One more than the first begins when
-	// manyCalls wait.
+	// manyCalls wait, or when a call comes and the last batch began slowBatch ago.
 	maxBatches = 4
 	manyCalls  = 16
-	// maxBatch is how many calls share a round trip. Their answers fit into the buffers of the
-	// connection: until the last command is sent, nobody reads. So an attempt with a value of more
-	// than maxBatchValue bytes does not take part.
-	maxBatch      = 64
-	maxBatchValue = 512
+	slowBatch  = 10 * time.Millisecond
+	// maxBatch is how many calls share a round trip, and maxBatchValue how many bytes the value of an
+	// attempt among them has. Nobody reads answers until the last command is written, so the commands
+	// must fit into the buffers of the connection.
+	maxBatch      = 32
+	maxBatchValue = 256
 )
 
 // exchange is a call in the form that it has if nothing special happens: one round trip.
@@ -43,7 +47,8 @@ type batcher struct {
 
 	mu      sync.Mutex
 	queue   []*batched
-	batches int // under way
+	batches int       // under way
+	began   time.Time // when the last one did
 	closed  bool
 	work    sync.WaitGroup
 	ctx     context.Context // of the batches
@@ -53,8 +58,9 @@ type batcher struct {
 // batched is an exchange and its caller.
 type batched struct {
 	exchange
-	taken bool                // into a batch
-	left  func(answered bool) // what an attempt calls at its end, if its caller has left; otherwise nil
+	sending bool                // its batch is being written
+	gone    bool                // its caller left before that
+	left    func(answered bool) // what an attempt calls at its end, if its caller left after that; otherwise nil
 
 	// The outcome.
 	done     chan struct{} // closed when it is known
@@ -101,7 +107,7 @@ func (b *batcher) enqueue(own *batched) bool {
 		return false
 	}
 	b.queue = append(b.queue, own)
-	if b.batches == 0 || b.batches < maxBatches && len(b.queue) >= manyCalls {
+	if b.batches == 0 || b.batches < maxBatches && (len(b.queue) >= manyCalls || time.Since(b.began) > slowBatch) {
 		b.batches++
 		b.work.Go(b.send)
 	}
@@ -119,7 +125,8 @@ func (b *batcher) leave(own *batched, leave leave) bool {
 	default:
 	}
 	switch {
-	case !own.taken:
+	case !own.sending: // nor will it be
+		own.gone = true
 		b.queue = slices.DeleteFunc(b.queue, func(other *batched) bool { return other == own })
 	case leave != nil:
 		own.left = leave()
@@ -130,7 +137,13 @@ func (b *batcher) leave(own *batched, leave leave) bool {
 // send sends batches until no call waits.
 func (b *batcher) send() {
 	for batch := b.take(); batch != nil; batch = b.take() {
-		err := b.pool.with(b.ctx, nil, func(c *conn) error { return c.exchangeAll(batch) })
+		err := b.pool.with(b.ctx, nil, func(c *conn) error {
+			if b.ctx.Err() != nil {
+				return context.Cause(b.ctx)
+			}
+			c.limitSilence(b.pool.maxSilence())
+			return c.exchangeAll(b.stay(batch))
+		})
 		b.end(batch, err)
 	}
 }
@@ -144,12 +157,24 @@ func (b *batcher) take() []*batched {
 		b.batches--
 		return nil
 	}
+	b.began = time.Now()
 	batch := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
-	for _, one := range batch {
-		one.taken = true
-	}
 	return batch
+}
+
+// stay returns the exchanges whose callers have not left. From now on a caller that leaves does not
+// know the outcome.
+func (b *batcher) stay(batch []*batched) (staying []*batched) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range batch {
+		if !one.gone {
+			one.sending = true
+			staying = append(staying, one)
+		}
+	}
+	return staying
 }
 
 // end tells the callers of a batch their outcome. err is why some were not answered.
@@ -157,7 +182,11 @@ func (b *batcher) end(batch []*batched, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, one := range batch {
-		if !one.answered && one.err == nil {
+		switch {
+		case one.answered || one.err != nil:
+		case !one.written && errors.Is(err, driver.ErrMisconfigured): // of a new connection; there may be others
+			one.err = errAlone
+		default:
 			one.err = err
 		}
 		if one.left != nil {
@@ -176,6 +205,9 @@ func (c *conn) exchangeAll(batch []*batched) error {
 		}
 	}
 	if err := c.out.Flush(); err != nil {
+		if c.wasSilent = errors.Is(err, os.ErrDeadlineExceeded); c.wasSilent {
+			err = errSilent
+		}
 		return err
 	}
 	for _, one := range batch {
@@ -183,12 +215,26 @@ func (c *conn) exchangeAll(batch []*batched) error {
 			continue
 		}
 		err := one.read(c)
-		if broken(err) && !errors.Is(err, errAlone) {
+		switch {
+		case errors.Is(err, errAlone) || !broken(err):
+			one.answered, one.err = true, err
+		case errors.Is(err, driver.ErrMisconfigured): // what is wrong with this item is not so with the others
+			one.err = err
+			return errSilent
+		default:
 			return err
 		}
-		one.answered, one.err = true, err
 	}
 	return nil
+}
+
+// limitSilence limits how long the server may neither send nor receive.
+func (c *conn) limitSilence(limit time.Duration) {
+	c.maxSilence = limit
+	if until := c.began.Add(limit); until.Before(c.writeDeadline) {
+		c.writeDeadline = until
+		_ = c.net.SetWriteDeadline(until)
+	}
 }
 
 // close lets no more calls take part. It waits for up to limit for the answers to those that do.

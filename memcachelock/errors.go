@@ -23,6 +23,10 @@ var (
 	// missing, may have released it, or the lock may have ended before.
 	errMaybeReleased = fmt.Errorf("%w: memcached: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
+	// errMaybeGranted: an attempt that was repeated found the lock held. The earlier try, whose answer is
+	// missing, may be carried out later.
+	errMaybeGranted = fmt.Errorf("%w: memcached: the lock is held, and the answer to an earlier try was lost", driver.ErrUnreachable)
+
 	// errContended: the item changed between reading and writing it, in each of several tries.
 	errContended = failed("the lock is changed again and again")
 )

@@ -85,8 +85,8 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close implements driver.Store. It waits for up to a second for the answers to attempts
-// whose callers have left, and for up to a second to release the last of them. The error says
+// Close implements driver.Store. It waits for up to a second for the answers to calls that share a round
+// trip, for up to a second for those to attempts whose callers have left, and for up to a second to release the last of them. The error says
 // how many of these are left to expire.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {

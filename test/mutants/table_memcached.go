@@ -54,15 +54,40 @@ var memcachedMutants = []mutant{
 		rule: "an attempt in a silent round trip is undone later",
 		file: "memcachelock/batch.go",
 		old:  `if leave != nil && own.written && !own.answered {`,
-		new:  `if leave != nil && own.written && own.answered && own.err == nil && !own.taken {`,
+		new:  `if leave != nil && own.written && own.answered && own.err == nil && !own.sending {`,
 		test: "test/stores/memcached TestRepeatedAttemptInACrowdIsUndone",
 	},
 	{
 		rule: "a call in a silent round trip is made again over another connection",
 		file: "memcachelock/acquire.go",
-		old:  `case !errors.Is(err, errAlone) && !errors.Is(err, errSilent):`,
+		old: `case errors.Is(err, errSilent):
+			tries++ // it may still be carried out
+		case !errors.Is(err, errAlone):`,
 		new:  `case !errors.Is(err, errAlone):`,
 		test: "test/stores/memcached TestSilentConnectionOfACrowd",
+	},
+	{
+		rule: "a refusal after a lost try proves nothing",
+		file: "memcachelock/acquire.go",
+		old:  `if tries > 1 && errors.Is(err, driver.ErrHeld) {`,
+		new:  `if tries > 2 && errors.Is(err, driver.ErrHeld) {`,
+		test: "test/stores/memcached TestHeldAfterALostTryIsNoProof",
+	},
+	{
+		rule: "what was not written when its caller left is never written",
+		file: "memcachelock/batch.go",
+		old:  `if !one.gone {`,
+		new:  `if !one.sending {`,
+		test: "test/stores/memcached TestCallerThatLeftIsNotSent",
+	},
+	{
+		rule: "a bad item fails only the calls for its name",
+		file: "memcachelock/batch.go",
+		old: `			return errSilent
+		default:`,
+		new: `			return err
+		default:`,
+		test: "test/stores/memcached TestBadItemInACrowd",
 	},
 	{
 		rule: "a release in a silent round trip may have been carried out",
@@ -123,8 +148,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "a server that is too young to grant is asked nevertheless",
 		file: "memcachelock/acquire.go",
-		old:  `return c.refuseAfterRestart(&req, wait)`,
-		new:  `return &driver.HeldError{Name: req.Name, Remaining: wait}`,
+		old:  `if err := c.refuseAfterRestart(&req, wait); err != nil {`,
+		new:  `if err := error(&driver.HeldError{Name: req.Name, Remaining: wait}); err != nil {`,
 		test: "test/stores/memcached TestRestartedServerMustAnswer",
 	},
 	{
