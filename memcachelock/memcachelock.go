@@ -85,9 +85,10 @@ func (s *Store) Traits() driver.Traits {
 	}
 }
 
-// Close implements driver.Store. It waits for up to a second for the answers to calls that share a round
-// trip, for up to a second for those to attempts whose callers have left, and for up to a second to release the last of them. The error says
-// how many of these are left to expire.
+// Close implements driver.Store. It waits for up to a second for the answers to calls that share a
+// round trip, for up to a second for the answers to other attempts whose callers have left, and for
+// up to a second to release the last of these attempts. The error says how many of them are left to
+// expire.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

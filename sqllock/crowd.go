@@ -16,7 +16,7 @@ const maxCounted = 8
 type crowds map[string]int
 
 // countProcesses counts the processes several times a second until done is closed, while paced returns
-// true. It runs beside the polling, so that it wakes no waiter later.
+// true. It runs beside the polling, so that no waiter is woken later because of it.
 func (s *Store) countProcesses(done <-chan struct{}, paced func() bool) {
 	ticker := time.NewTicker(publishAfter)
 	defer ticker.Stop()
