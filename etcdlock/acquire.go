@@ -161,7 +161,7 @@ func (s *Store) attemptUnconfirmed(h *hold, ttl time.Duration) {
 
 // attemptFailed records an attempt that failed, perhaps with an unknown outcome, and returns err.
 func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
-	if rejectionOf(err) == nil {
+	if rejectionOf(err) == nil || isError(err, rpctypes.ErrNoSpace) { // etcd looks for space once more after a write
 		s.attemptUnconfirmed(h, req.TTL)
 	}
 	s.mu.Lock()

@@ -18,7 +18,8 @@ var errCallLimit = fmt.Errorf("the call took longer than %v", callLimit)
 // unanswered, may have released the lock, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
 
-// rejection is an error after which nothing was changed, and nothing will be.
+// rejection is an error after which nothing was changed, and nothing will be. Only ErrNoSpace may be
+// the answer to a write that was carried out: see attemptFailed.
 type rejection struct {
 	err     error
 	meaning string

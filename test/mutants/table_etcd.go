@@ -206,6 +206,13 @@ func init() {
 		test: "test/stores/etcd TestAbandonedAttemptTakesNoOtherLease",
 	})
 	add(mutant{
+		rule: "an attempt that found no space may have written its key",
+		file: "etcdlock/acquire.go",
+		old:  `rejectionOf(err) == nil || isError(err, rpctypes.ErrNoSpace)`,
+		new:  `rejectionOf(err) == nil`,
+		test: "test/stores/etcd TestNoSpaceAfterTheWrite",
+	})
+	add(mutant{
 		rule: "a place in the queue is not the lock",
 		file: "etcdlock/acquire.go",
 		old:  `case v.ownRevision != 0 && (h.held || v.aheadAllow()):`,
