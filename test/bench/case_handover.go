@@ -35,8 +35,9 @@ var handover = kind{name: "handover", rounds: 5, run: func(ctx context.Context, 
 
 // growProcesses is handover with a growing number of processes.
 var growProcesses = kind{name: "grow-processes", rounds: 1, points: doubling(64), run: func(ctx context.Context, r round) (figures, error) {
-	// Every goroutine has time for two turns.
-	r.window = max(r.window, 2*handoverHold*time.Duration(handoverGoroutines*r.at))
+	// Every goroutine has time for two turns, at a tenth of the best rate: many processes that start
+	// together need a while until they know of each other.
+	r.window = max(r.window, 20*handoverHold*time.Duration(handoverGoroutines*r.at))
 	return handoverAmong(ctx, r, r.at)
 }}
 
