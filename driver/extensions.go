@@ -82,10 +82,11 @@ type Breaker interface {
 type TokenRaiser interface {
 	// RaiseToken sets the token of a lock that grant.Owner holds, the first of its span,
 	// to token, and makes every later grant's tokens larger than the span, in one
-	// atomic step. The span keeps its length, which is that of grant. RaiseToken does not
-	// change the TTL, nor a token that is already larger. The returned Grant replaces
-	// grant. [ErrNotHeld] means that the owner does not hold the lock, and that nothing
-	// was changed.
+	// atomic step. The span keeps its length, which is that of grant. A token that is
+	// already larger stays, unless it is grant.Token: then it is lowered, and later
+	// grants' tokens are larger than both. RaiseToken does not change the TTL. The
+	// returned Grant replaces grant. [ErrNotHeld] means that the owner does not hold the
+	// lock, and that nothing was changed.
 	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
 }
 

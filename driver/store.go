@@ -39,7 +39,8 @@ type Store interface {
 	// store can. It returns nil if it renewed all grants, otherwise one error
 	// per grant, nil for those that it renewed.
 	//
-	// [ErrNotHeld] is final: the grant's owner does not hold the lock. Renew
+	// With a zero token the owner alone decides, as with Release. [ErrNotHeld] is
+	// final: the grant's owner does not hold the lock. Renew
 	// never creates or takes a lock, and never extends the lock of another
 	// owner, however late it arrives.
 	//

@@ -190,6 +190,21 @@ func endIfOver(ctx context.Context, m *memlock.Store, ends *shelf[time.Time], na
 	}
 }
 
+type renewsByToken struct{ *memlock.Store }
+
+func (s renewsByToken) Renew(ctx context.Context, grants []driver.Grant) []error {
+	errs := make([]error, len(grants))
+	for i, grant := range grants {
+		if errs[i] = driver.ErrNotHeld; grant.Token != 0 {
+			errs[i] = errors.Join(s.Store.Renew(ctx, []driver.Grant{grant})...)
+		}
+	}
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	return errs
+}
+
 type stopsAtError struct{ *memlock.Store }
 
 func (s stopsAtError) Renew(ctx context.Context, grants []driver.Grant) []error {

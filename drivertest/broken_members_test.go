@@ -37,6 +37,34 @@ func (s setsToken) RaiseToken(ctx context.Context, grant driver.Grant, token uin
 	return grant, err
 }
 
+type neverLowers struct{ *memlock.Store }
+
+func (s neverLowers) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	grant.Token = 0
+	return s.Store.RaiseToken(ctx, grant, token)
+}
+
+// lowersCounter grants the token after a lowered one.
+type lowersCounter struct {
+	*memlock.Store
+	lowered *shelf[uint64]
+}
+
+func (s lowersCounter) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
+	if token < grant.Token {
+		s.lowered.put(grant.Name, token)
+	}
+	return s.Store.RaiseToken(ctx, grant, token)
+}
+
+func (s lowersCounter) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := s.Store.Acquire(ctx, req)
+	if lowered := s.lowered.get(req.Name); err == nil && lowered != 0 {
+		grant.Token = lowered + 1
+	}
+	return grant, err
+}
+
 // raisesFirst sets aside one token at the new place of a span.
 type raisesFirst struct{ *memlock.Store }
 

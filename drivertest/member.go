@@ -36,15 +36,15 @@ var memberClauses = []clause{
 	},
 	{
 		id: "raise-token", needs: []need{needRaiser},
-		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds, the first of its span, to token, and makes every later grant's tokens larger"; it does not change "a token that is already larger"`,
+		demand: `TokenRaiser.RaiseToken: "sets the token of a lock that grant.Owner holds, the first of its span, to token, and makes every later grant's tokens larger"; "A token that is already larger stays, unless it is grant.Token"`,
 		pair: func(p *probe, a, b *peer) {
 			old := a.take(p.name("x"), p.long)
 			grant := a.raised(old, old.Token+1000)
 			if grant.Name != old.Name || grant.Owner != old.Owner || grant.Token != old.Token+1000 || grant.TTL != old.TTL {
 				p.failf("raising %d to %d of a grant for %v made %d for %v", old.Token, old.Token+1000, old.TTL, grant.Token, grant.TTL)
 			}
-			for range 2 { // the second has nothing to do
-				if again := a.raised(grant, old.Token+1); again.Token != grant.Token {
+			for range 2 { // a call that was overtaken
+				if again := a.raised(old, old.Token+1); again.Token != grant.Token {
 					p.failf("token %d was raised to %d and is %d", grant.Token, old.Token+1, again.Token)
 				}
 			}
@@ -53,7 +53,12 @@ var memberClauses = []clause{
 			}
 			a.notReleased(old, "its token was raised")
 			a.renewed(grant, "its token was raised")
-			a.released(grant)
+			lowered := a.raised(grant, old.Token+500)
+			if lowered.Token != old.Token+500 {
+				p.failf("token %d of the grant was lowered to %d and is %d", grant.Token, old.Token+500, lowered.Token)
+			}
+			a.renewed(lowered, "its token was lowered")
+			a.released(lowered)
 			last := grant.Token
 			p.rises(&last, b.take(grant.Name, p.long).Token)
 		},

@@ -97,6 +97,19 @@ var renewClauses = []clause{
 		},
 	},
 	{
+		id:     "renew-without-token",
+		demand: `Store.Renew: "With a zero token the owner alone decides"`,
+		pair: func(p *probe, a, b *peer) {
+			grant := a.take(p.name("x"), p.long)
+			grant.Token, grant.Span = 0, 0
+			a.renewed(grant, "its owner holds it")
+			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), TTL: p.long}
+			b.notRenewed(forged, "another owner has it")
+			a.released(grant)
+			a.notRenewed(grant, "it was released")
+		},
+	},
+	{
 		id:     "renew-expired",
 		demand: `Store.Renew: "never creates or takes a lock", "[ErrNotHeld] is final": not after it was released or has expired, "however late it arrives"`,
 		pair: func(p *probe, a, b *peer) {

@@ -50,8 +50,10 @@ func (s *Store) byLease(grants []driver.Grant, errs []error) map[*lease][]renewa
 	return leases
 }
 
-// isHeld reports whether the lock is still held with the token of the grant.
-func (r *renewal) isHeld() bool { return r.hold.held && tokenOf(r.hold.revision) == r.token }
+// isHeld reports whether the lock is still held with the token of the grant. Zero stands for any.
+func (r *renewal) isHeld() bool {
+	return r.hold.held && (r.token == 0 || tokenOf(r.hold.revision) == r.token)
+}
 
 // renewAll renews an etcd lease and checks its locks.
 func (s *Store) renewAll(ctx context.Context, l *lease, renewals []renewal) {

@@ -43,7 +43,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	items := make([]*item, len(grants)) // all are read before one is stored: until then the server may not read
 	err := c.readAll(len(grants), func(i int, a answer, err error) {
 		grant, it := &grants[i], a.found()
-		if err == nil && (it == nil || !it.ownedBy(grant.Owner) || it.token(c.started) != grant.Token) {
+		if err == nil && (it == nil || !it.ownedBy(grant.Owner) || grant.Token != 0 && it.token(c.started) != grant.Token) {
 			err = driver.ErrNotHeld
 		}
 		if errs[i] = err; err == nil {

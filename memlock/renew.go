@@ -39,7 +39,9 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	if sh == nil {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
-	sh.token = max(sh.token, token)
+	if sh.token < token || sh.token == grant.Token {
+		sh.token = token
+	}
 	s.last = max(s.last, sh.token+max(1, grant.Span)-1)
 	grant.Token = sh.token
 	return grant, nil

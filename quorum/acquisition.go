@@ -92,6 +92,22 @@ func (a *acquisition) memberGrant(i int) driver.Grant {
 	return driver.Grant{Name: a.name, Owner: a.alias, Token: at.token, Span: at.span, TTL: cmp.Or(at.ttl, a.ttl), Handle: at.handle}
 }
 
+// aliasGrant is memberGrant without the token. The token is unknown, or not the last, if an answer of the
+// member was lost. No other acquisition has the alias.
+func (a *acquisition) aliasGrant(i int) driver.Grant {
+	grant := a.memberGrant(i)
+	grant.Token, grant.Span = 0, 0
+	return grant
+}
+
+// hasOtherToken reports whether member i has a lock with another token than the owner has, as far as
+// is known.
+func (a *acquisition) hasOtherToken(i int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.members[i].token != a.token
+}
+
 // note notes the answer of member i, and returns the token that the lock should have there.
 func (a *acquisition) note(i int, grant *driver.Grant, err error) (token uint64) {
 	a.mu.Lock()

@@ -138,7 +138,8 @@ func (s *Store) flushReleases() error {
 	return fmt.Errorf("%w: %d locks could not be released by a majority and are left to expire", driver.ErrUnreachable, blocking)
 }
 
-// repair acquires a lock that a majority holds at a member that lost it, or never had it.
+// repair acquires a lock that a majority holds at a member that lost it, never had it, or has it
+// with another token: List, Find and Break need a majority with the same one.
 func (s *Store) repair(m *member, a *acquisition) {
 	if m.repairs.add(a) {
 		s.work.Go(func() { s.repairAll(m) })
@@ -158,10 +159,10 @@ func (s *Store) repairAll(m *member) {
 // and undoes it.
 func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	a.mu.Lock()
-	ended := a.ended || time.Now().After(a.expires)
+	ended, token := a.ended || time.Now().After(a.expires), a.token
 	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Span: a.span, Holder: a.holder}
 	if s.agreesOnTokens {
-		req.Floor = a.token
+		req.Floor = token
 	}
 	a.mu.Unlock()
 	if ended {
@@ -172,5 +173,8 @@ func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	}
 	grant, err := m.acquire(context.Background(), &req)
 	a.note(m.index, &grant, err)
+	if err == nil && s.agreesOnTokens && grant.Token != token { // a member may draw larger ones
+		_, err = m.raiseToken(context.Background(), a, token)
+	}
 	return err
 }

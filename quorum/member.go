@@ -108,9 +108,19 @@ func (m *member) renew(ctx context.Context, grants []driver.Grant) (errs []error
 // release releases an acquisition at the member, by its alias. It is called even if many
 // calls wait: a store undoes a late attempt only if it got the release.
 func (m *member) release(ctx context.Context, a *acquisition) error {
-	grant := a.memberGrant(m.index)
-	grant.Token, grant.Span = 0, 0
-	return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })
+	return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, a.aliasGrant(m.index)) })
+}
+
+// raiseToken gives the lock of an acquisition that token at the member.
+func (m *member) raiseToken(ctx context.Context, a *acquisition, token uint64) (grant driver.Grant, err error) {
+	err = m.call(ctx, func(ctx context.Context) error {
+		grant, err = m.raiser.RaiseToken(ctx, a.memberGrant(m.index), token)
+		return err
+	})
+	if err == nil {
+		a.note(m.index, &grant, nil)
+	}
+	return grant, err
 }
 
 // identify finds out which server a member reaches, if it can tell, before its first vote.

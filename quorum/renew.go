@@ -72,7 +72,7 @@ type renewedGrant struct {
 func (r *renewal) ask(ctx context.Context, i int) {
 	grants := make([]driver.Grant, len(r.grants))
 	for k := range r.grants {
-		grants[k] = r.grants[k].a.memberGrant(i)
+		grants[k] = r.grants[k].a.aliasGrant(i)
 	}
 	m := r.s.members[i]
 	if err := r.s.identify(ctx, m); err != nil {
@@ -124,14 +124,20 @@ func (a *acquisition) checkTTL(i int, err error) error {
 }
 
 // repairLocked acts on the answers of all members. A lock that a majority has is acquired again at
-// members that lost it. What is left of a lost lock is released.
+// members that lost it, or have it with another token. What is left of a lost lock is released.
 func (r *renewal) repairLocked() {
 	s := r.s
 	for k := range r.grants {
 		g := &r.grants[k]
 		switch {
 		case g.renewed.len() >= s.majority:
-			for i := range g.notHeld.all() {
+			incomplete := g.notHeld
+			for i := range g.renewed.all() {
+				if s.agreesOnTokens && g.a.hasOtherToken(i) {
+					incomplete.add(i)
+				}
+			}
+			for i := range incomplete.all() {
 				s.repair(s.members[i], g.a)
 			}
 		case g.notHeld.len() >= s.majority && !g.a.hasEnded():

@@ -82,20 +82,13 @@ func (r *round) ask(i int) {
 		got.err = err
 	}
 	r.answers <- memberAnswer{member: i, answer: got}
-	if err == nil && token > grant.Token && r.s.agreesOnTokens {
+	if err == nil && token != 0 && token != grant.Token && r.s.agreesOnTokens {
 		// The vote is decided, but the more members know the token, the more may forget it.
 		r.raise(i, token)
 	}
 }
 
 func (r *round) raise(i int, token uint64) {
-	m, grant := r.s.members[i], r.a.memberGrant(i)
-	err := m.call(r.ctx, func(ctx context.Context) (err error) {
-		grant, err = m.raiser.RaiseToken(ctx, grant, token)
-		return err
-	})
-	if err == nil {
-		r.a.note(i, &grant, nil)
-	}
+	grant, err := r.s.members[i].raiseToken(r.ctx, r.a, token)
 	r.answers <- memberAnswer{member: i, answer: answer{token: grant.Token, err: err}, raised: true}
 }

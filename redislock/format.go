@@ -41,6 +41,14 @@ func parseMode(text string) driver.Mode {
 // ownerPrefix begins every holder value of an owner.
 func ownerPrefix(o driver.Owner) string { return o.Hex() + ":" }
 
+// prefixOf begins the holder value of a grant. Without a token it begins every one of the owner.
+func prefixOf(grant driver.Grant) string {
+	if grant.Token == 0 {
+		return ownerPrefix(grant.Owner)
+	}
+	return grantPrefix(grant.Owner, lastOfSpan(grant))
+}
+
 // grantPrefix begins the holder value of a grant: only the holder's description is missing.
 func grantPrefix(o driver.Owner, token uint64) string {
 	var buf [32 + 1 + 20 + 1]byte

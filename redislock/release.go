@@ -25,10 +25,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	s.writerPlaces.remove(grant.Owner) // also if the release fails: then the place expires
 	key := s.keyOf(grant.Name)
-	channel, prefix := s.channelOf(key), grantPrefix(grant.Owner, lastOfSpan(grant))
-	if grant.Token == 0 {
-		prefix = ownerPrefix(grant.Owner)
-	}
+	channel, prefix := s.channelOf(key), prefixOf(grant)
 	var reply any
 	var err error
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && h.exact {

@@ -61,7 +61,7 @@ func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []e
 }
 
 func renewalArgs(grant driver.Grant) []any {
-	return []any{millis(grant.TTL), grantPrefix(grant.Owner, lastOfSpan(grant))}
+	return []any{millis(grant.TTL), prefixOf(grant)}
 }
 
 // renewals divides the grants: by number, and in cluster mode by hash tag.

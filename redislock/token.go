@@ -59,7 +59,7 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	}
 	key := s.keyOf(grant.Name)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
-		ownerPrefix(grant.Owner), grant.Owner.Hex(), last)
+		ownerPrefix(grant.Owner), grant.Owner.Hex(), last, lastOfSpan(grant))
 	if err != nil {
 		return driver.Grant{}, err
 	}

@@ -59,10 +59,10 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) []error {
 	return errs
 }
 
-// ownedLocked returns the lock of a grant, or nil if it is not held.
+// ownedLocked returns the lock of a grant, or nil if it is not held. A token of zero stands for any.
 func (s *Store) ownedLocked(grant driver.Grant) *heldLock {
 	h := s.ofLocked(grant.Name, grant.Owner)
-	if h == nil || h.token != grant.Token || h.phase != held || !time.Now().Before(h.deadline) {
+	if h == nil || grant.Token != 0 && h.token != grant.Token || h.phase != held || !time.Now().Before(h.deadline) {
 		return nil
 	}
 	return h

@@ -58,7 +58,7 @@ func (s *Store) renew(ctx context.Context, grants []driver.Grant) ([]error, erro
 }
 
 func (s *Store) isHeldLocked(h *hold, token uint64) bool {
-	return h.held && !h.leaving && h.node != "" && h.session == s.sessionID.Load() && h.token == token && !h.expiredLocked() && s.keepsPromise(h)
+	return h.held && !h.leaving && h.node != "" && h.session == s.sessionID.Load() && (token == 0 || h.token == token) && !h.expiredLocked() && s.keepsPromise(h)
 }
 
 // renewHeld asks the leader whether the session lives, and reads the nodes that are not watched

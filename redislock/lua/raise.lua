@@ -1,12 +1,13 @@
--- KEYS: lock, counter. ARGV: prefix of the holder value, owner, last token of the span.
--- Raises the lock's token and the counter to at least that token. Returns the lock's last token, or
+-- KEYS: lock, counter. ARGV: prefix of the holder value, owner, last token of the span, and that of
+-- the grant, which is lowered if need be.
+-- Raises the lock's token and the counter to at least the token. Returns the lock's last token, or
 -- false if the lock is not held with that prefix.
 local value = value_of(KEYS[1])
 if not value or not starts_with(value, ARGV[1]) then
 	return false
 end
 local token = token_of(value)
-if tonumber(token) >= tonumber(ARGV[3]) then
+if token == ARGV[3] or tonumber(token) > tonumber(ARGV[3]) and token ~= ARGV[4] then
 	return token
 end
 token = ARGV[3]

@@ -169,7 +169,7 @@ var memcachedMutants = []mutant{
 	{
 		rule: "a renewal extends no other owner's lock",
 		file: "memcachelock/renew.go",
-		old:  `(it == nil || !it.ownedBy(grant.Owner) || it.token(c.started) != grant.Token)`,
+		old:  `(it == nil || !it.ownedBy(grant.Owner) || grant.Token != 0 && it.token(c.started) != grant.Token)`,
 		new:  `(it == nil || grant == nil)`,
 		test: "test/stores/memcached TestReusedNumberTouchesNoOtherLock",
 	},

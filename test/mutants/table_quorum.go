@@ -191,6 +191,27 @@ var quorumMutants = []mutant{
 		test: "quorum TestRenewalRepairsRestartedMember",
 	},
 	{
+		rule: "a member whose answer was lost is renewed by the alias alone",
+		file: "quorum/renew.go",
+		old:  `grants[k] = r.grants[k].a.aliasGrant(i)`,
+		new:  `grants[k] = r.grants[k].a.memberGrant(i)`,
+		test: "test/stores/redis TestRedlockLateAnswer",
+	},
+	{
+		rule: "a member whose answer was lost gets the token of the majority",
+		file: "quorum/renew.go",
+		old:  `if s.agreesOnTokens && g.a.hasOtherToken(i) {`,
+		new:  `if false {`,
+		test: "test/stores/redis TestRedlockLateAnswer",
+	},
+	{
+		rule: "a member that lost a lock gets it again with its token",
+		file: "quorum/background.go",
+		old:  `err == nil && s.agreesOnTokens && grant.Token != token {`,
+		new:  `err == nil && s.agreesOnTokens && grant.Token < token {`,
+		test: "test/stores/redis TestRedlockFaults/a_member_comes_back_empty_and_a_renewal_restores_the_lock",
+	},
+	{
 		rule: "a member counts for a renewal only if it promises enough",
 		file: "quorum/renew.go",
 		old:  `cmp.Or(a.members[i].ttl, a.ttl) < a.minMemberTTL {`,

@@ -54,8 +54,8 @@ func init() {
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
 		file: "quorum/member.go",
-		old:  "return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
-		new:  "return m.call(ctx, func(ctx context.Context) error { return m.store.Release(ctx, grant) })",
+		old:  "return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, a.aliasGrant(m.index)) })",
+		new:  "return m.call(ctx, func(ctx context.Context) error { return m.store.Release(ctx, a.aliasGrant(m.index)) })",
 		test: "quorum TestEveryAttemptIsReleased",
 	})
 	add(mutant{
@@ -131,6 +131,13 @@ func init() {
 		old:  "	write_counter(counter, digits(token))\n",
 		new:  "",
 		test: "test/stores/redis TestTokensRise",
+	})
+	add(mutant{
+		rule: "a call that was overtaken lowers no token (Redis)",
+		file: "redislock/lua/raise.lua",
+		old:  `tonumber(token) > tonumber(ARGV[3]) and token ~= ARGV[4]`,
+		new:  `token == ARGV[4]`,
+		test: "test/stores/redis TestConformance/single/plain/raise-token",
 	})
 	add(mutant{
 		rule: "later tokens are larger than one that was raised",

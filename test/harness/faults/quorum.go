@@ -148,6 +148,16 @@ func memberIsRestored(t *testing.T, r Rig) {
 	r.restartEmpty(t, 2) // not before: a majority has to keep the lock
 	restores(r.Members[2])
 	r.mustBeHeld(t, "restored", "all members know it")
+	client := r.client(t)
+	for deadline := time.Now().Add(limit); ; wait(t, 10*time.Millisecond) {
+		info, held, err := client.Find(t.Context(), "restored")
+		if err == nil && held && info.Token == lease.Token() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the lock with token %d is found as %+v, held %t, %v", lease.Token(), info, held, err)
+		}
+	}
 	if err := lease.Context().Err(); err != nil {
 		t.Errorf("the lease has ended: %v", err)
 	}

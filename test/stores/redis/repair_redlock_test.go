@@ -1,0 +1,89 @@
+package redis
+
+import (
+	"bytes"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// TestRedlockLateAnswer: a member whose answer to an attempt, or to the raising of its token, was too
+// late has the lock. When another member fails, it counts for the majority: the lock is renewed, found
+// with its token, and broken.
+func TestRedlockLateAnswer(t *testing.T) {
+	t.Run("attempt", func(t *testing.T) { answersLate(t, 1) })
+	t.Run("raise", func(t *testing.T) { answersLate(t, 2) })
+}
+
+// answersLate delays one of the requests that the third member gets for a lock: the first is the attempt,
+// the second raises its token to that of the others.
+func answersLate(t *testing.T, which int32) {
+	t.Parallel()
+	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
+	addrs := group.Addrs()
+	link := proxy.Run(t, addrs[2])
+	addrs[2] = link.Addr()
+	store, err := openQuorum(t.Context(), strings.Join(addrs, ","), memberTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	take := taker(t, store, "warm") // so that members know the scripts, and the store knows their clocks
+	take()
+	take()
+
+	ahead := uint64(time.Now().Add(10 * time.Second).UnixMicro())
+	for i, server := range group { // all have a counter, and that of the third is behind
+		req := driver.Request{Name: "late", Owner: driver.NewOwner(), TTL: time.Minute}
+		if i < 2 {
+			req.Floor = ahead
+		}
+		member, _ := openURL(t, server.URL()+"?protocol=plain")
+		grant, err := member.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := member.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var requests atomic.Int32
+	came, deliver := make(chan struct{}), make(chan struct{})
+	passed := link.OnRequest(
+		func(request []byte) bool {
+			return bytes.Contains(request, []byte("late")) && requests.Add(1) == which
+		},
+		func(*proxy.Conn) { close(came); <-deliver })
+	grant, err := store.Acquire(t.Context(), driver.Request{Name: "late", Owner: driver.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-came
+	<-time.After(2 * memberTimeout)
+	close(deliver)
+	<-passed
+	raw := clients(t, group.Addrs()[2])[0]
+	eventually(t, "the third member carries out the attempt", func() bool { return raw.Exists(t.Context(), "late").Val() == 1 })
+
+	if err := group[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+		t.Fatalf("Renew, with two of three members that have the lock: %v", errs)
+	}
+	eventually(t, "the lock is found with its token", func() bool {
+		info, held, err := store.(driver.Finder).Find(t.Context(), "late")
+		return err == nil && held && info.Token == grant.Token
+	})
+	if err := store.(driver.Breaker).Break(t.Context(), "late", grant.Token); err != nil {
+		t.Errorf("Break: %v", err)
+	}
+	if n := raw.Exists(t.Context(), "late").Val(); n != 0 {
+		t.Error("the third member keeps a lock that was broken")
+	}
+}
