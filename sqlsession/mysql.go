@@ -238,7 +238,7 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	}
 	if variables["wsrep_on"] == "ON" {
 		findings = append(findings, finding.Problem("galera",
-			"The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node, or use scheme row."))
+			"The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node."))
 	}
 	return findings, nil
 }
