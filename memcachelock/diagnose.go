@@ -14,7 +14,7 @@ import (
 // Diagnose implements driver.Diagnoser.
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	var stats, settings map[string]string
-	err := s.call(ctx, nil, func(c *conn) (err error) {
+	err := s.call(ctx, func(c *conn) (err error) {
 		if stats, err = c.stats(""); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 // Find implements driver.Finder. memcached cannot list.
 func (s *Store) Find(ctx context.Context, name string) (info driver.Info, held bool, err error) {
-	err = s.call(ctx, nil, func(c *conn) error {
+	err = s.call(ctx, func(c *conn) error {
 		it, err := c.get(name)
 		if err != nil || it == nil {
 			return err

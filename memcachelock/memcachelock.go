@@ -116,11 +116,11 @@ func (s *Store) usable(ctx context.Context) error {
 }
 
 // call is run, but a closed store rejects it.
-func (s *Store) call(ctx context.Context, leave leave, fn func(*conn) error) error {
+func (s *Store) call(ctx context.Context, fn func(*conn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.run(ctx, leave, fn)
+	return s.run(ctx, nil, fn)
 }
 
 // run calls fn with a connection. If that connection is silent, run calls fn again with another

@@ -20,7 +20,7 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	errs := make([]error, 0, len(grants))
 	for chunk := range slices.Chunk(grants, maxPipelined) {
 		results := make([]error, len(chunk))
-		if err := s.call(ctx, nil, func(c *conn) error { return c.renew(chunk, results) }); err != nil {
+		if err := s.call(ctx, func(c *conn) error { return c.renew(chunk, results) }); err != nil {
 			results = slices.Repeat([]error{err}, len(chunk))
 		}
 		errs = append(errs, results...)

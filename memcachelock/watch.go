@@ -90,7 +90,7 @@ func (s *Store) poll() {
 func (s *Store) findNumbers(names []string) (map[string]uint64, error) {
 	numbers := make(map[string]uint64, len(names))
 	for chunk := range slices.Chunk(names, maxPipelined) {
-		err := s.call(s.ctx, nil, func(c *conn) error {
+		err := s.call(s.ctx, func(c *conn) error {
 			for _, name := range chunk {
 				c.writeGet(name, itemNumber)
 			}

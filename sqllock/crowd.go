@@ -15,9 +15,9 @@ const maxCounted = 8
 // as its row is written again and again.
 type crowds map[string]int
 
-// countProcesses counts the processes several times a second until done is closed, while paced returns
-// true. It runs beside the polling, so that no waiter is woken later because of it.
-func (s *Store) countProcesses(done <-chan struct{}, paced func() bool) {
+// countProcesses counts the processes several times a second until done is closed, except while notifies,
+// which may be nil, returns true. It runs beside the polling, so that no waiter is woken later because of it.
+func (s *Store) countProcesses(done <-chan struct{}, notifies func() bool) {
 	ticker := time.NewTicker(publishAfter)
 	defer ticker.Stop()
 	for {
@@ -25,7 +25,7 @@ func (s *Store) countProcesses(done <-chan struct{}, paced func() bool) {
 		case <-done:
 			return
 		case <-ticker.C:
-			if paced() {
+			if notifies == nil || !notifies() {
 				s.countOnce()
 			}
 		}

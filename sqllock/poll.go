@@ -22,7 +22,7 @@ func (s *Store) poll() {
 	done := make(chan struct{})
 	defer close(done)
 	s.work.Go(func() { s.publishWaiters(done) })
-	s.work.Go(func() { s.countProcesses(done, source.Schedule.Paced) })
+	s.work.Go(func() { s.countProcesses(done, source.Notifies) })
 	schedule := source.Schedule
 	timer := time.NewTimer(0)
 	defer timer.Stop()

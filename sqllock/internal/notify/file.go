@@ -104,8 +104,6 @@ type fileSchedule struct {
 
 func (s *fileSchedule) Pending() bool { return s.pending }
 
-func (s *fileSchedule) Paced() bool { return true }
-
 // Changed lets a poll that is not cheap wait a little for the commit.
 func (s *fileSchedule) Changed(now time.Time) {
 	s.pending = true

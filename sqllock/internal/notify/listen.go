@@ -58,7 +58,8 @@ func (l *Listener) Follow(ctx context.Context) Source {
 	l.stateChanged = make(chan struct{}, 1)
 	var work sync.WaitGroup
 	work.Go(func() { l.run(ctx) })
-	return Source{Events: l.stateChanged, Schedule: &serverSchedule{notified: l.listening.Load}, Stop: func() {
+	notifies := l.listening.Load
+	return Source{Events: l.stateChanged, Schedule: &serverSchedule{notified: notifies}, Notifies: notifies, Stop: func() {
 		cancel()
 		work.Wait()
 	}}

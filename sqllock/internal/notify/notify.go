@@ -11,6 +11,7 @@ import (
 type Source struct {
 	Events   <-chan struct{} // receives when something may have changed; nil if nothing notifies
 	Schedule Schedule        // when to poll
+	Notifies func() bool     // every change is notified now, so that Result.Processes does not matter; nil: never
 	Stop     func()          // ends the source and waits for its goroutines
 }
 
@@ -18,7 +19,6 @@ type Source struct {
 type Schedule interface {
 	Due() time.Time                                   // when to poll next
 	Pending() bool                                    // a change asks for a poll that has not been made
-	Paced() bool                                      // Result.Processes matters; called by any goroutine
 	Changed(now time.Time)                            // Events has received
 	Asked(now time.Time)                              // a caller of this process wants a poll
 	Polled(start, end time.Time, r Result, err error) // a poll was made
@@ -100,8 +100,6 @@ type serverSchedule struct {
 }
 
 func (s *serverSchedule) Pending() bool { return false }
-
-func (s *serverSchedule) Paced() bool { return s.notified == nil || !s.notified() }
 
 // Changed polls soon, because a notification may have been missed.
 func (s *serverSchedule) Changed(now time.Time) { s.Asked(now) }
