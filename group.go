@@ -287,7 +287,7 @@ func (g *group) unlockMember(ctx context.Context, m *hold) error {
 	case last && cause == nil:
 		return h.releaseOrHandOver(ctx)
 	case last:
-		h.releaseLost(cause)
+		h.releaseLost()
 	}
 	return h.notHeld(cause)
 }
@@ -300,7 +300,7 @@ func (g *group) abandonMember(m *hold) {
 	case last && cause == nil:
 		h.client.cleanups.Go(func() { _ = h.releaseOrHandOver(context.Background()) }) // the call has an error of its own
 	case last:
-		h.releaseLost(cause)
+		h.releaseLost()
 	}
 }
 

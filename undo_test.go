@@ -77,6 +77,27 @@ func TestOnlyAttemptsOfUnknownOutcomeAreUndone(t *testing.T) {
 	}
 }
 
+// A lock that was broken is released all the same: an earlier attempt of its owner, whose answer was
+// lost, may still be on its way, and the store undoes it only after a release.
+func TestBrokenLockIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &prepared{Store: store}
+		c := dlock.New(s, nil)
+		lease := mustLock(t, c, t.Context(), "x")
+		if err := store.Break(t.Context(), "x", lease.Token()); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Context().Done()
+		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrLost) {
+			t.Errorf("Unlock: %v; want ErrLost", err)
+		}
+		_ = c.Close()
+		if got := s.releases.Load(); got != 1 {
+			t.Errorf("%d releases; want one", got)
+		}
+	})
+}
+
 // A store that cannot acquire a set in one step has done nothing, so that nothing is undone.
 func TestUnsupportedBatchIsNotUndone(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {

@@ -9,7 +9,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
 // Unlock gives the lock back. It works with a cancelled context, and may be called twice:
@@ -47,7 +46,7 @@ func (h *hold) unlock(ctx context.Context) error {
 	default:
 		cause := h.endCause()
 		if last {
-			h.releaseLost(cause)
+			h.releaseLost()
 		}
 		return h.notHeld(cause)
 	}
@@ -65,14 +64,13 @@ func (h *hold) notHeld(cause error) error {
 	return nil
 }
 
-// releaseLost releases in the background a lock that was lost with cause: the store may still
-// count it as held, and contenders need not wait until it expires.
-func (h *hold) releaseLost(cause error) {
-	c := h.client
-	if c.calls.closed.Load() || errors.Is(cause, watchdog.ErrGone) {
-		return
+// releaseLost releases in the background a lock that was lost. The store may still count it as held,
+// and contenders need not wait until it expires. If the store does not, because the lock was broken, it
+// may still get an attempt whose answer was lost, and undoes only attempts of owners that have released.
+func (h *hold) releaseLost() {
+	if c := h.client; !c.calls.closed.Load() {
+		c.releaseInBackground(h.Grant, 2*c.requestTimeout)
 	}
-	c.releaseInBackground(h.Grant, 2*c.requestTimeout)
 }
 
 // releaseInBackground releases a grant that expires otherwise, within limit.
