@@ -141,6 +141,7 @@ func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteR
 	same := s.sameServer()
 	if interrupted == nil && same == nil && b.won() {
 		if v.err = s.grant(a, &b, start); v.err == nil {
+			r.alignTokens()
 			return v
 		}
 	}

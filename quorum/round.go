@@ -15,7 +15,7 @@ type round struct {
 	ctx     context.Context // of the caller
 	sent    time.Time
 	req     driver.Request
-	answers chan memberAnswer // has room for all: of each member one to Acquire and two to RaiseToken
+	answers chan memberAnswer // has room for all: of each member one to Acquire and three to RaiseToken
 }
 
 // memberAnswer is an answer of a member on its way to the ballot.
@@ -26,7 +26,7 @@ type memberAnswer struct {
 }
 
 func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
-	r := &round{s: s, a: a, ctx: ctx, sent: time.Now(), answers: make(chan memberAnswer, 3*len(s.members))}
+	r := &round{s: s, a: a, ctx: ctx, sent: time.Now(), answers: make(chan memberAnswer, 4*len(s.members))}
 	r.req = driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Span: a.span, Holder: a.holder}
 	if s.agreesOnTokens {
 		r.req.Floor = s.forecast.guess(r.sent)
@@ -85,6 +85,20 @@ func (r *round) ask(i int) {
 	if err == nil && token != 0 && token != grant.Token && r.s.agreesOnTokens {
 		// The vote is decided, but the more members know the token, the more may forget it.
 		r.raise(i, token)
+	}
+}
+
+// alignTokens gives the token of the grant to members that answered with another one, too late for the
+// decision and too early to know of it. ask does so for those that answer later.
+func (r *round) alignTokens() {
+	for i := range r.s.members {
+		if grant := r.a.memberGrant(i); r.s.agreesOnTokens && grant.Token != 0 && r.a.hasOtherToken(i) {
+			r.s.enqueueCall(r.a, i, func(i int) {
+				if r.a.hasOtherToken(i) { // after the calls before
+					r.raise(i, r.a.grant().Token)
+				}
+			})
+		}
 	}
 }
 

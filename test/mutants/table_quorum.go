@@ -205,6 +205,14 @@ var quorumMutants = []mutant{
 		test: "test/stores/redis TestRedlockLateAnswer",
 	},
 	{
+		rule: "a member that answers as the vote ends gets the token of the majority",
+		file: "quorum/acquire.go",
+		old: `			r.alignTokens()
+`,
+		new:  "",
+		test: "quorum TestRenewCallsEachMemberOnce",
+	},
+	{
 		rule: "a member that lost a lock gets it again with its token",
 		file: "quorum/background.go",
 		old:  `err == nil && s.agreesOnTokens && grant.Token != token {`,
