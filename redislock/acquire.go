@@ -70,7 +70,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 		return driver.NotSent(err)
 	}
 	call, abandoned := errors.AsType[*abandonedError](err)
-	unsettled := !neverSent(err) && (abandoned || errors.Is(err, driver.ErrUnreachable) && unanswered(err))
+	unsettled := !neverSent(err) && !haveResults(err) && (abandoned || errors.Is(err, driver.ErrUnreachable) && unanswered(err))
 	for _, req := range reqs {
 		switch {
 		case unsettled && abandoned:
