@@ -40,9 +40,8 @@ type Store interface {
 	// per grant, nil for those that it renewed.
 	//
 	// With a zero token the owner alone decides, as with Release. [ErrNotHeld] is
-	// final: the grant's owner does not hold the lock. Renew
-	// never creates or takes a lock, and never extends the lock of another
-	// owner, however late it arrives.
+	// final: the grant's owner does not hold the lock. Renew never creates or takes
+	// a lock, and never extends the lock of another owner, however late it arrives.
 	//
 	// Renew never ends a lock earlier than it would have ended without it: a
 	// delayed Renew that the store carries out after a later one does not undo

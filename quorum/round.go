@@ -91,8 +91,11 @@ func (r *round) ask(i int) {
 // alignTokens gives the token of the grant to members that answered with another one, too late for the
 // decision and too early to know of it. ask does so for those that answer later.
 func (r *round) alignTokens() {
+	if !r.s.agreesOnTokens {
+		return
+	}
 	for i := range r.s.members {
-		if grant := r.a.memberGrant(i); r.s.agreesOnTokens && grant.Token != 0 && r.a.hasOtherToken(i) {
+		if r.a.memberGrant(i).Token != 0 && r.a.hasOtherToken(i) {
 			r.s.enqueueCall(r.a, i, func(i int) {
 				if r.a.hasOtherToken(i) { // after the calls before
 					r.raise(i, r.a.grant().Token)

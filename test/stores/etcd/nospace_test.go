@@ -36,14 +36,16 @@ func TestNoSpaceAfterTheWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer store.Close()
 	client := dlock.New(store, nil)
+	defer client.Close()
+	raw := rawClient(t, server.URL())
 	kept := lockAnyhow(t, client, "kept")
 	for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}} {
 		full.Store(true)
 		_, err = client.Lock(t.Context(), "refused", opts...)
 		failsWith(t, err, "no space")
 		full.Store(false)
-		raw := rawClient(t, server.URL())
 		eventually(t, "the key is deleted", func() bool {
 			left, err := raw.Get(t.Context(), "refused/", clientv3.WithPrefix())
 			return err == nil && left.Count == 0

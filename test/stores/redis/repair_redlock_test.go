@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,19 +54,21 @@ func answersLate(t *testing.T, which int32) {
 		}
 	}
 	var requests atomic.Int32
-	came, deliver := make(chan struct{}), make(chan struct{})
+	came, let := make(chan struct{}), make(chan struct{})
+	deliver := sync.OnceFunc(func() { close(let) })
+	defer deliver() // also if the test fails
 	passed := link.OnRequest(
 		func(request []byte) bool {
 			return bytes.Contains(request, []byte("late")) && requests.Add(1) == which
 		},
-		func(*proxy.Conn) { close(came); <-deliver })
+		func(*proxy.Conn) { close(came); <-let })
 	grant, err := store.Acquire(t.Context(), driver.Request{Name: "late", Owner: driver.NewOwner(), TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-came
 	<-time.After(2 * memberTimeout)
-	close(deliver)
+	deliver()
 	<-passed
 	raw := clients(t, group.Addrs()[2])[0]
 	eventually(t, "the third member carries out the attempt", func() bool { return raw.Exists(t.Context(), "late").Val() == 1 })
