@@ -30,7 +30,7 @@ func TestCuratorModes(t *testing.T) {
 	for build := range strings.SplitSeq(os.Getenv(curatorEnv), ":") {
 		t.Run(filepath.Base(build), func(t *testing.T) {
 			t.Parallel()
-			c := &curator{T: t, build: build, server: servers.Run(t, servers.ZooKeeper)}
+			c := &curator{T: t, build: build, server: servers.Run(t, servers.ZooKeeperReaping)}
 			c.locks = c.open("fair")
 			c.java = c.start("60000")
 			for kind, opts := range map[string][]dlock.Option{"exclusive": nil, "shared": {dlock.WithShared()}} {

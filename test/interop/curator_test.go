@@ -30,7 +30,7 @@ func TestCurator(t *testing.T) {
 		for _, order := range []string{"fair", "unfair"} {
 			t.Run(filepath.Base(build)+"/"+order, func(t *testing.T) {
 				t.Parallel()
-				server := servers.Run(t, servers.ZooKeeper)
+				server := servers.Run(t, servers.ZooKeeperReaping)
 				store, err := zklock.Open(t.Context(), server.URL()+"/locks?create=true&timeout=10s&order="+order, nil)
 				if err != nil {
 					t.Fatal(err)

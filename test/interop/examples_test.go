@@ -67,7 +67,7 @@ func TestCuratorExample(t *testing.T) {
 	for build := range strings.SplitSeq(os.Getenv(curatorEnv), ":") {
 		t.Run(filepath.Base(build), func(t *testing.T) {
 			t.Parallel()
-			server := servers.Run(t, servers.ZooKeeper)
+			server := servers.Run(t, servers.ZooKeeperReaping)
 			conn, _, err := zk.Connect([]string{server.Addr()}, javaLimit, zk.WithLogInfo(false))
 			if err != nil {
 				t.Fatal(err)

@@ -21,27 +21,35 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // its timeout.
 const zookeeperTick = 100 * time.Millisecond
 
-// ZooKeeper allows sessions from two ticks to a minute, and removes empty
-// containers soon. It does not wait for the disk, because with many servers at
-// once a sync can take longer than a session. Written data survives the process
-// all the same.
-var ZooKeeper = &Kind{
-	Name:      "zookeeper",
-	Binary:    "java",
-	Configure: func(in Instance) error { return configureZooKeeper(in, "") },
-	Args:      zookeeperArgs,
-	Probe:     probeZooKeeper,
-	URL:       func(addr string) string { return "zookeeper://" + addr },
+// ZooKeeper allows sessions from two ticks to a minute. It does not wait for the
+// disk, because with many servers at once a sync can take longer than a session.
+// Written data survives the process all the same. It keeps empty containers, so
+// that a test knows which request takes a lock: without a container it fails, and
+// the client repeats it.
+var ZooKeeper = zookeeperKind(time.Hour)
+
+// ZooKeeperReaping is a ZooKeeper that removes empty containers soon.
+var ZooKeeperReaping = zookeeperKind(time.Second)
+
+func zookeeperKind(reapingInterval time.Duration) *Kind {
+	return &Kind{
+		Name:      "zookeeper",
+		Binary:    "java",
+		Configure: func(in Instance) error { return configureZooKeeper(in, "") },
+		Args:      func(in Instance) []string { return zookeeperArgs(in, reapingInterval) },
+		Probe:     probeZooKeeper,
+		URL:       func(addr string) string { return "zookeeper://" + addr },
+	}
 }
 
-func zookeeperArgs(in Instance) []string {
+func zookeeperArgs(in Instance, reapingInterval time.Duration) []string {
 	return []string{
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dzookeeper.4lw.commands.whitelist=*",
 		"-Dzookeeper.admin.enableServer=false",
 		"-Dzookeeper.forceSync=no",
 		"-Dzookeeper.jmx.log4j.disable=true",
-		"-Dznode.container.checkIntervalMs=1000",
+		fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", reapingInterval.Milliseconds()),
 		"-cp", zookeeperJar + ":/usr/share/java/slf4j-simple.jar",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", zookeeperFile(in),

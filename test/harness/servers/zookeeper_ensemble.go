@@ -13,7 +13,7 @@ import (
 
 const ensembleSize = 3
 
-// Ensemble is ZooKeeper on three servers, of which any two are enough.
+// Ensemble is ZooKeeperReaping on three servers, of which any two are enough.
 type Ensemble struct{ Members Group }
 
 // RunEnsemble starts an Ensemble for a test, and stops it when the test ends.
@@ -52,7 +52,7 @@ func StartEnsemble() (*Ensemble, error) {
 
 // ensembleMember is the server with that ID. It answers when there is a quorum.
 func ensembleMember(id int, list string) *Kind {
-	kind := *ZooKeeper
+	kind := *ZooKeeperReaping
 	kind.Configure = func(in Instance) error {
 		if err := writeOwned(filepath.Join(in.Data, "myid"), fmt.Sprintln(id)); err != nil {
 			return err

@@ -204,7 +204,7 @@ func startEtcdCluster() (*place, error) {
 const zookeeperTimeout = "timeout=3s"
 
 func startZooKeeper() (*place, error) {
-	return one(servers.ZooKeeper, zookeeperTimeout, nil, func(p *place, s *servers.Server) {
+	return one(servers.ZooKeeperReaping, zookeeperTimeout, nil, func(p *place, s *servers.Server) {
 		p.entries = func(ctx context.Context) (int, error) { return zookeeperEntries(ctx, s) }
 	})
 }

@@ -15,7 +15,7 @@ import (
 // creates nothing.
 func TestMissingRootIsAnError(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	store := open(t, server.URL()+"/no/such/root?create=false")
 	_, err := store.Acquire(t.Context(), request("n"))
@@ -41,7 +41,7 @@ func TestMissingRootIsAnError(t *testing.T) {
 // while the store was open.
 func TestVanishedRootIsCreatedAgain(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	store := open(t, server.URL()+"/a/b")
 	for range 2 {
@@ -54,7 +54,7 @@ func TestVanishedRootIsCreatedAgain(t *testing.T) {
 // no lock, and leaves no node.
 func TestMissingRightsAreDenied(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	if _, err := conn.Create("/theirs", nil, zk.FlagPersistent, zk.DigestACL(zk.PermAll, "ann", "right")); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
-		server := servers.Run(t, servers.ZooKeeper)
+		server := servers.Run(t, servers.ZooKeeperReaping)
 		t.Run("fair", func(t *testing.T) { conform(t, server.URL(), "/fair?order=fair", server.Addr()) })
 		t.Run("unfair", func(t *testing.T) { conform(t, server.URL(), "/unfair?order=unfair", server.Addr()) })
 		t.Run("exclusive", func(t *testing.T) { conform(t, server.URL(), "/exclusive?modes=exclusive", server.Addr()) })

@@ -95,7 +95,7 @@ func TestLateAcquireLeavesNothing(t *testing.T) {
 // another, touches the new lock.
 func TestLateReleaseLeavesNewLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	for _, order := range []string{"fair", "unfair"} {
 		for _, reap := range []bool{false, true} {

@@ -62,7 +62,7 @@ func nodeKinds(t testing.TB, conn *zk.Conn, path string) []string {
 // TestModesLookLikeCurators: holders have the nodes that Curator's recipes see.
 func TestModesLookLikeCurators(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	store := open(t, server.URL())
 	for _, test := range []struct {

@@ -23,7 +23,7 @@ var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 // secret owner, and leave nothing behind.
 func TestNodesLookLikeCurators(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	store := open(t, server.URL()+"/locks")
 	req := request("orders/42")
@@ -110,7 +110,7 @@ func TestOtherChildrenAreIgnored(t *testing.T) {
 // before Diagnose does.
 func TestDiagnoseSurvivesReaping(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	store, p := throughProxy(t, server, "/doctor")
 	removal := matches(opDelete, func(request []byte) bool {

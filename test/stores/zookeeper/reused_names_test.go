@@ -53,7 +53,7 @@ func stillHeld(t testing.TB, store *zklock.Store, grant driver.Grant, after stri
 // old holder's Unlock nor the expiry of its TTL removes the new holder's node.
 func TestStaleHolderLeavesNewLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	for _, order := range []string{"fair", "unfair"} {
 		url := server.URL() + "?order=" + order
@@ -106,7 +106,7 @@ func TestStaleHolderLeavesNewLock(t *testing.T) {
 // holder's Release does not touch the next holder's lock, and no node of either stays.
 func TestHolderOfRemovedNodeLeavesNewLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	url := server.URL() + "?order=unfair"
 	old, other := open(t, url), open(t, url)
@@ -202,7 +202,7 @@ func TestRefusedOwnerDoesNotTakeAnothersNode(t *testing.T) {
 // not touch that node.
 func TestLateBreakLeavesNewLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
+	server := servers.Run(t, servers.ZooKeeperReaping)
 	conn := admin(t, server.Addr())
 	create := func(t testing.TB, name string) (token uint64) { // as programs do that give nodes no ID
 		t.Helper()

@@ -112,7 +112,7 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 		old = children[0]
 		return true
 	})
-	// ZooKeeper removes a container that is empty.
+	// ZooKeeper may remove a container that is empty.
 	if _, err := conn.Create("/old/other", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
