@@ -2,6 +2,7 @@ package dlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,24 +40,30 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 }
 
 // Do calls fn while it holds name, and unlocks after fn has returned. The context
-// of fn ends when ctx does, and with the cause [ErrLost] when the lock is lost. Do
+// of fn ends as ctx does, and with the cause [ErrLost] when the lock is lost. Do
 // returns the error of fn. If fn succeeds, but the lock was lost or given back by
-// [Client.Close] meanwhile, the error wraps [ErrNotHeld].
+// [Client.Close] meanwhile, the error wraps [ErrNotHeld]. If only the unlocking
+// fails, Do returns nil, so that no caller repeats fn: the lock is left to expire,
+// and Hooks.Released gets the error.
 func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
 	lease, err := c.Lock(ctx, name, opts...)
 	if err != nil {
 		return err
 	}
-	inner, cancel := context.WithCancelCause(lease.Context())
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	inner, cancel := context.WithCancelCause(ctx)
+	held := lease.Context()
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	defer func() { // also when fn panics
 		stop()
 		cancel(nil)
-		if unlock := lease.Unlock(ctx); err == nil {
+		if unlock := lease.Unlock(ctx); err == nil && errors.Is(unlock, ErrNotHeld) {
 			err = unlock
 		}
 	}()
-	return fn(&checkedContext{inner, cancel, []context.Context{lease.Context()}})
+	if lease.reentry == nil { // else ctx leads to the hold
+		inner = &leaseContext{inner, lease.hold}
+	}
+	return fn(&checkedContext{inner, cancel, []context.Context{held}})
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {

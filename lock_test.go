@@ -165,3 +165,73 @@ func TestDoUnlocksAfterFn(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, t.Context(), "x", dlock.WithWait(0)))
 	})
 }
+
+// TestDoSucceedsIfOnlyTheUnlockFails: a caller that repeats Do when the store is unreachable
+// must not run fn twice.
+func TestDoSucceedsIfOnlyTheUnlockFails(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		n := newNetwork(store)
+		var released error
+		c := dlock.New(n, &dlock.Options{Hooks: dlock.Hooks{Released: func(e dlock.Event) { released = e.Err }}})
+		defer c.Close()
+		defer n.setCut(false)
+		err := c.Do(t.Context(), "x", func(context.Context) error {
+			n.setCut(true)
+			return nil
+		})
+		if err != nil || !errors.Is(released, dlock.ErrUnreachable) {
+			t.Errorf("Do whose unlock fails: %v, and the hook Released got %v; want nil and ErrUnreachable", err, released)
+		}
+		time.Sleep(time.Minute) // the lock expires
+	})
+}
+
+// TestDoPassesOnTheContext: the context of fn has the deadline and the values of the caller, ends
+// as the caller's does, and leads to the lease and to those around it.
+func TestDoPassesOnTheContext(t *testing.T) {
+	type key struct{}
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		late := errors.New("late")
+		ctx, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), key{}, "value"), time.Minute, late)
+		defer cancel()
+		outer := mustLock(t, c, ctx, "outer")
+		defer func() { mustUnlock(t, outer) }()
+		inside := func(ctx context.Context) error {
+			if got := ctx.Value(key{}); got != "value" {
+				t.Errorf("the value is %v", got)
+			}
+			for _, name := range []string{"outer", "x"} {
+				if lease, err := c.Lock(ctx, name, dlock.WithWait(0)); err != nil {
+					t.Errorf("re-entering %q: %v", name, err)
+				} else {
+					mustUnlock(t, lease)
+				}
+			}
+			return nil
+		}
+		err := c.Do(outer.Context(), "x", func(ctx context.Context) error {
+			return errors.Join(inside(ctx), c.Do(ctx, "outer", inside)) // the second re-enters
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		err = c.Do(ctx, "y", func(inner context.Context) error {
+			want, _ := ctx.Deadline()
+			if deadline, ok := inner.Deadline(); !ok || !deadline.Equal(want) {
+				t.Errorf("the deadline is %v, %v; want %v", deadline, ok, want)
+			}
+			<-inner.Done()
+			derived, cancel := context.WithCancel(inner)
+			defer cancel()
+			if !errors.Is(inner.Err(), context.DeadlineExceeded) || !errors.Is(derived.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(inner), late) {
+				t.Errorf("it ended with %v, a derived one with %v, the cause is %v", inner.Err(), derived.Err(), context.Cause(inner))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
