@@ -219,15 +219,15 @@ func (g *group) usedTokens() uint64 {
 func (g *group) decide(err error) {
 	h := g.leader
 	h.mu.Lock()
+	unused, lost := false, false
 	switch {
 	case err != nil:
 	case errors.Is(h.cause, ErrClosed):
 		err = ErrClosed
 	case h.cause != nil: // the leader was lost before there was a member
-		err = errGroupEnded
+		err, lost = errGroupEnded, true
 	}
 	g.err = err
-	unused := false
 	if err == nil {
 		for _, m := range g.pending {
 			if g.tokensLeft() {
@@ -248,6 +248,9 @@ func (g *group) decide(err error) {
 	h.mu.Unlock()
 	if unused {
 		_ = h.releaseOrHandOver(context.Background()) // and leaves the slot; no caller waits for the outcome
+	}
+	if lost {
+		h.releaseLost()
 	}
 }
 

@@ -28,7 +28,8 @@ func sharedGroup(t *testing.T, c *Client) (*group, *hold) {
 	return g, m
 }
 
-// A leader that is lost before its callers are members ends none of them: they try again.
+// A leader that is lost before its callers are members ends none of them: they try again. Its lock is
+// released, because no member will.
 func TestLeaderLostBeforeTheDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
@@ -42,6 +43,10 @@ func TestLeaderLostBeforeTheDecision(t *testing.T) {
 		}
 		if cause := m.endCause(); cause != nil {
 			t.Errorf("the caller has ended: %v", cause)
+		}
+		synctest.Wait()
+		for info := range store.List(t.Context(), "") {
+			t.Errorf("%q is still held", info.Name)
 		}
 		lc := lockCall{client: c, settings: m.settings, ctx: t.Context()}
 		if err := lc.acquire(m); err != nil || m.endCause() != nil {

@@ -109,8 +109,15 @@ func init() {
 	add(mutant{
 		rule: "a leader that was lost admits no member",
 		file: "group.go",
-		old:  "	case h.cause != nil: // the leader was lost before there was a member\n		err = errGroupEnded\n",
+		old:  "	case h.cause != nil: // the leader was lost before there was a member\n		err, lost = errGroupEnded, true\n",
 		new:  "",
+		test: ". TestLeaderLostBeforeTheDecision",
+	})
+	add(mutant{
+		rule: "a leader that was lost before it had a member is released",
+		file: "group.go",
+		old:  "	if lost {\n		h.releaseLost()\n	}\n",
+		new:  "	_ = lost\n",
 		test: ". TestLeaderLostBeforeTheDecision",
 	})
 	add(mutant{
