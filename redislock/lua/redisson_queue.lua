@@ -73,7 +73,7 @@ end
 -- its own, to which a waiter subscribes when a holder of Java has refused it.
 local function notify_of_java(lock, channel)
 	for _, id in ipairs(redis.call('hkeys', lock)) do
-		if is_own(id) then
+		if is_own(id) and redis.call('exists', share_key(lock, id, 1)) == 1 then
 			return
 		end
 	end

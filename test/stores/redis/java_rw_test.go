@@ -142,7 +142,8 @@ func endInJava(t *testing.T, raw *redis.Client, name, message string) {
 
 // TestLateReaderOfJavaWakesAWriter: a reader of Java that comes while an exclusive request waits for
 // readers of dlock, and leaves last, wakes the waiter. Java publishes on a channel to which the
-// waiter does not subscribe before it knows of that reader.
+// waiter does not subscribe before it knows of that reader. A reader of dlock whose share has expired,
+// and whose field is left, does not count.
 func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
@@ -152,13 +153,19 @@ func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
 		"release": func(g driver.Grant) error { return store.Release(t.Context(), g) },
 		"break":   func(g driver.Grant) error { return store.(driver.Breaker).Break(t.Context(), g.Name, g.Token) },
 	} {
-		reader := mustAcquire(t, store, inMode(shared, name))
+		dead := mustAcquire(t, store, inMode(shared, name))
+		last := inMode(shared, name)
+		last.TTL /= 2 // less than the reader of Java has, so that its end does not clean up
+		reader := mustAcquire(t, store, last)
 		req := inMode(driver.Mode{}, name)
 		req.Queue = true
 		woken, stop := watch(t, store, req)
 		defer stop()
 		mustBeRefused(t, store, req)
 		readInJava(t, raw, name, "0d2a3a52-7f0b-4a3c-9d2b-0123456789ab:7")
+		if n := raw.Del(t.Context(), "{"+name+"}:"+dead.Owner.Hex()+":rwlock_timeout:1").Val(); n != 1 {
+			t.Fatalf("%d shares have expired; want 1", n)
+		}
 		if err := end(reader); err != nil {
 			t.Fatal(err)
 		}
