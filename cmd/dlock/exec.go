@@ -81,8 +81,9 @@ The lock
   longer grace is cut to less than a third of the TTL. dlock notices at the next
   renewal that the lock was broken, and ends the group in the same way. 76 is also
   the status when only the release finds the lock lost.
-  If dlock itself is killed, or stopped until the lease ends, the group is killed
-  too. Processes that leave the group (daemons, jobs of an interactive shell) or
+  If dlock itself is killed, or stopped until the lease ends, its guard, the process
+  "dlock-guard NAME", kills the group. A guard that is killed alone is replaced.
+  Processes that leave the group (daemons, jobs of an interactive shell) or
   change their user are out of reach. On systems without process groups only the
   command itself is ended, and nothing ends it if dlock is killed.
 
@@ -109,7 +110,7 @@ Durations are numbers of seconds, or have a unit: 30, 0.5, 500ms, 5m, 1h30m.
 --max-hold ends the command as a loss does, with TERM first and KILL after the grace,
 when the lock was held for that long. The status is 76.
 --min-hold counts from the acquisition and delays the exit. INT, TERM, HUP or QUIT
-ends the delay; the status stays that of COMMAND.
+ends the delay, also if it reached only COMMAND; the status stays that of COMMAND.
 
 While it waits, dlock reports the holder once: soon if stderr is a terminal or with
 -v, otherwise after five seconds. At a terminal it also reports the store. -q
@@ -177,6 +178,8 @@ func (f *holdFlags) check(given *pflag.FlagSet) error {
 		return usagef("-n and -w exclude each other")
 	case f.quiet && f.verbose:
 		return usagef("-q and -v exclude each other")
+	case given.Changed("max-hold") && f.maxHold == 0:
+		return usagef("--max-hold %v is not positive: leave it out for no limit", f.maxHold)
 	case f.maxHold > 0 && f.minHold > f.maxHold:
 		return usagef("--min-hold %v is longer than --max-hold %v", f.minHold, f.maxHold)
 	case len(f.note) > maxNote:
@@ -235,15 +238,14 @@ func (r *lockRequest) runCommand(held *heldLocks, path string, command []string,
 			r.say("held %s for %v, which is the limit of --max-hold: ending the command", r.title(), r.flags.maxHold)
 		},
 	}
-	if held.Context().Err() != nil {
-		return failf(exitLost, "lost %s before the command could start", r.title())
-	}
 	result, startErr := job.Run(held, signals)
 	if startErr == nil && !result.Lost && !result.Interrupted {
 		keepUntil(held.Context(), held.acquired.Add(r.flags.minHold), signals)
 	}
 	lost := r.release(held, signals)
 	switch {
+	case errors.Is(startErr, supervise.ErrLost):
+		return failf(exitLost, "lost %s before the command could start", r.title())
 	case startErr != nil:
 		return cannotStart(command[0], startErr)
 	case result.Lost:

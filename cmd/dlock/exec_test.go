@@ -194,11 +194,11 @@ func TestNestedExec(t *testing.T) {
 func TestMinHold(t *testing.T) {
 	b := newBench(t)
 	start := time.Now()
-	p := b.start("exec", "--ttl", "1s", "--min-hold", "1500ms", "cron", "--", "sh", "-c", "echo done; exit 3")
+	p := b.start("exec", "--ttl", "3s", "--min-hold", "3500ms", "cron", "--", "sh", "-c", "echo done; exit 3")
 	p.line()
 	b.must(75, "exec", "-n", "cron", "--", "true")
 	p.expect(3)
-	if took := time.Since(start); took < 1500*time.Millisecond {
+	if took := time.Since(start); took < 3500*time.Millisecond {
 		t.Errorf("the lock was kept for %v only", took)
 	}
 	b.must(0, "exec", "-n", "cron", "--", "true")

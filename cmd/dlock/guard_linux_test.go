@@ -16,9 +16,9 @@ import (
 // ago by what it last read. The command is healthy all the same.
 func TestStoppedGuardDoesNotKillAHealthyCommand(t *testing.T) {
 	b := newBench(t)
-	p := b.start("exec", "--ttl", "3s", "job", "--", "sh", "-c", "echo $PPID; while read line; do echo $line; done")
+	p := b.start("exec", "--ttl", "6s", "job", "--", "sh", "-c", "echo $PPID; while read line; do echo $line; done")
 	guard := guardOf(t, p.pid())
-	stopAndContinue(t, guard, 3500*time.Millisecond)
+	stopAndContinue(t, guard, 6500*time.Millisecond)
 	fmt.Fprintln(p.stdin, "still here")
 	if line := p.line(); line != "still here" {
 		t.Fatalf("got %q", line)
@@ -71,6 +71,42 @@ func TestGuardSaysWhyItKills(t *testing.T) {
 	if said := p.stderr.String(); said != `dlock: killed the command that ran under "my job": dlock has ended and the command had not`+"\n" {
 		t.Errorf("it said %q", said)
 	}
+}
+
+// Somebody kills the guard, the OOM killer for example, and later dlock.
+func TestKilledGuardIsReplaced(t *testing.T) {
+	b := newBench(t)
+	p := b.start("exec", "job", "--", "sh", "-c", "echo $PPID;"+family)
+	dlock, grandchild, child := p.pid(), p.pid(), p.pid()
+	guard := guardOf(t, dlock)
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var next []int
+	eventually(t, "there is another guard", func() bool {
+		next = guardsOf(t, dlock)
+		return len(next) == 1 && next[0] != guard
+	})
+	const records = 3 * 48 // bytes, more than it reads when it starts
+	began := bytesRead(t, next[0])
+	eventually(t, "it has read records", func() bool { return bytesRead(t, next[0]) > began+records })
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	dead(t, "the command", child)
+	dead(t, "its child", grandchild)
+}
+
+// bytesRead returns how many bytes a process has read.
+func bytesRead(t *testing.T, pid int) (n int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(string(text), "rchar: %d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Who stops a service sends the signal to all of its processes at once. The guard

@@ -32,19 +32,21 @@ has to check, or should use "dlock exec", which ends its command in time.
 
 A shell gives jobs in the background /dev/null as stdin, which is closed from the
 beginning: use a pipe, as the example does. Closing the pipe, or any end of the
-script, releases the lock.
+script, releases the lock. Jobs that the script leaves in the background inherit the
+pipe and keep the lock: start them with 9>&-. Nothing is printed if the lock was not
+acquired, and then read fails: without the exit the script would go on without it.
 
 The exit status is 0 when stdin was closed or the parent ended, 74 when the line could
 not be printed, 75 when the lock was not acquired, 76 when it was lost or held for
 --max-hold, and 128+n after signal n.`,
 		Example: `  mkfifo gate granted                               # in a script
   dlock hold nightly <gate >granted &
-  exec 9>gate; read -r line <granted                # waits for the lock
+  exec 9>gate; read -r line <granted || exit        # waits for the lock
   ...
   exec 9>&-                                         # releases it
 
   coproc dlock hold nightly                         # the same with bash
-  read -r line <&"${COPROC[0]}"`,
+  read -r line <&"${COPROC[0]}" || exit`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.completeNames,
 		Args:                  arguments(1, 1, "one NAME"),

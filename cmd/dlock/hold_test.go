@@ -146,7 +146,7 @@ func TestHoldInAScript(t *testing.T) {
 	b := newBench(t)
 	script := `mkfifo gate granted
 		dlock hold nightly <gate >granted &
-		exec 9>gate; read -r line <granted
+		exec 9>gate; read -r line <granted || exit
 		echo "$line"; dlock show nightly >/dev/null && echo held
 		exec 9>&-; wait $! && dlock show nightly`
 	cmd := exec.Command("sh", "-c", script)

@@ -45,6 +45,7 @@ func TestUsageErrors(t *testing.T) {
 		{"want a whole number", []string{"break", "name", "--token", "x"}},
 		{"negative", []string{"exec", "-w", "-1", "name", "--", "true"}},
 		{"negative", []string{"exec", "--max-hold", "-1s", "name", "--", "true"}},
+		{"--max-hold 0s is not positive", []string{"exec", "--max-hold", "0", "name", "--", "true"}},
 		{"longer than --max-hold", []string{"exec", "--min-hold", "2s", "--max-hold", "1s", "name", "--", "true"}},
 		{"the limit is 1000", []string{"exec", "--note", strings.Repeat("n", 1001), "name", "--", "true"}},
 		{"COMMAND is missing", []string{"exec", "-a", "name", "-a", "other", "--"}},

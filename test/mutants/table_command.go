@@ -24,6 +24,20 @@ func init() {
 		test: "cmd/dlock/internal/supervise TestGuardFindsTheNewestRecordInAFullPipe",
 	})
 	add(mutant{
+		rule: "a guard that was killed is replaced",
+		file: "cmd/dlock/internal/supervise/run_unix.go",
+		old:  "\t\t\tp.replaceDeadGuard()\n",
+		new:  ``,
+		test: "cmd/dlock TestKilledGuardIsReplaced",
+	})
+	add(mutant{
+		rule: "a command does not start when the lock was lost",
+		file: "cmd/dlock/internal/supervise/starter_unix.go",
+		old:  `if held.Err() == nil {`,
+		new:  `if true {`,
+		test: "cmd/dlock/internal/supervise TestLostLockStartsNothing",
+	})
+	add(mutant{
 		rule: "when dlock is killed the guard kills the group",
 		file: "cmd/dlock/internal/supervise/guard_unix.go",
 		old:  "\t\t\tg.kill(\"dlock has ended and the command had not\")\n",

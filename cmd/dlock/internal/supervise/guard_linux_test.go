@@ -1,6 +1,8 @@
 package supervise
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -162,5 +164,33 @@ func TestGuardReadsWhatIsPendingBeforeItDecides(t *testing.T) {
 				t.Errorf("the guard killed a healthy group; it says %q, %v", text, err)
 			}
 		})
+	}
+}
+
+// lostLease was lost before the command could start.
+type lostLease struct{}
+
+func (lostLease) Context() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func (lostLease) Remaining() time.Duration { return 0 }
+
+// A dlock that was paused until its lease ended, just before it started the command, starts nothing.
+func TestLostLockStartsNothing(t *testing.T) {
+	t.Parallel()
+	path, err := exec.LookPath("touch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	job := &Job{Path: path, Args: []string{"touch", file}, Files: []*os.File{nil, nil, nil}, Budget: SplitTTL(time.Minute, time.Second)}
+	if _, err := job.Run(lostLease{}, make(chan os.Signal, 1)); !errors.Is(err, ErrLost) {
+		t.Errorf("Run = %v; want ErrLost", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
 	}
 }

@@ -211,7 +211,13 @@ func (g *guardProcess) discard() {
 	}
 }
 
-// dismiss ends the guard, because the command has ended.
+// hasEnded reports whether the guard does not run any more.
+func (g *guardProcess) hasEnded() bool {
+	pid, err := syscall.Wait4(g.process.Pid, nil, syscall.WNOHANG, nil)
+	return pid > 0 || errors.Is(err, syscall.ECHILD)
+}
+
+// dismiss ends the guard, because the command has ended or another guard takes over.
 func (g *guardProcess) dismiss() {
 	g.send(lastRecord)
 	_ = g.pipe.Close()

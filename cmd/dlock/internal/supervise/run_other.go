@@ -11,6 +11,9 @@ import (
 // command, but not what the command has started. An error means that it did not start.
 func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	held := lease.Context()
+	if held.Err() != nil {
+		return Result{}, ErrLost
+	}
 	process, err := os.StartProcess(j.Path, j.Args, &os.ProcAttr{Env: j.Env, Files: j.Files})
 	if err != nil {
 		return Result{}, err

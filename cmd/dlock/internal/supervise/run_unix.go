@@ -52,7 +52,7 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	if err := p.start(); err != nil {
 		return Result{}, err
 	}
-	defer p.guard.dismiss()
+	defer func() { p.guard.dismiss() }() // the last one
 
 	// After the start: see openTerminal.
 	p.terminal = openTerminal()
@@ -87,6 +87,7 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 		case <-children:
 		case <-poll.C:
 			p.updateLeaseEnd()
+			p.replaceDeadGuard()
 			p.guard.extend(p.group, p.leaseEnd)
 		case s := <-p.signals:
 			p.forward(s.(syscall.Signal))
@@ -116,7 +117,7 @@ func (p *process) start() error {
 	starter, err := p.startStarter()
 	if err == nil {
 		guard.extend(starter.pid, p.leaseEnd)
-		err = starter.become(p.Path)
+		err = starter.become(p.Path, p.held)
 	}
 	if err != nil {
 		guard.dismiss()
@@ -124,6 +125,18 @@ func (p *process) start() error {
 	}
 	p.group, p.guard = starter.pid, guard
 	return nil
+}
+
+// replaceDeadGuard starts another guard if somebody has killed the last one.
+func (p *process) replaceDeadGuard() {
+	if !p.guard.hasEnded() {
+		return
+	}
+	if guard, err := startGuard(p.Title, p.Files[2]); err == nil { // else the next call tries again
+		guard.extend(p.group, p.leaseEnd)
+		p.guard.dismiss()
+		p.guard = guard
+	}
 }
 
 // reap reads the state of the command and reports whether it has ended.

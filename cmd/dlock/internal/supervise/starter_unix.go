@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -95,20 +96,24 @@ func (j *Job) startStarter() (*starterProcess, error) {
 	return &starterProcess{pid, gate, failure}, nil
 }
 
-// become lets the starter become the command. It returns the error of a starter that could not.
-func (s *starterProcess) become(path string) error {
-	_, _ = s.gate.Write([]byte{1}) // fails if the starter was killed, and reap sees that
-	s.gate.Close()
+// become lets the starter become the command, unless the lock was lost meanwhile. It returns the
+// error of a starter that could not.
+func (s *starterProcess) become(path string, held context.Context) error {
+	err := error(ErrLost)
+	if held.Err() == nil {
+		err = nil
+		_, _ = s.gate.Write([]byte{1}) // fails if the starter was killed, and reap sees that
+	}
+	s.gate.Close()                   // without the byte the starter ends
 	text, _ := io.ReadAll(s.failure) // ends when the process is the command, or has ended
 	s.failure.Close()
-	number, _ := strconv.Atoi(string(text))
-	if number == 0 {
-		return nil
+	if number, _ := strconv.Atoi(string(text)); number != 0 {
+		err = &os.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)}
 	}
-	for {
-		_, err := syscall.Wait4(s.pid, nil, 0, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return &os.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)}
+	for err != nil {
+		if _, waited := syscall.Wait4(s.pid, nil, 0, nil); !errors.Is(waited, syscall.EINTR) {
+			break
 		}
 	}
+	return err
 }

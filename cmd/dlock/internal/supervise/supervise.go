@@ -40,6 +40,9 @@ type Result struct {
 // ErrGuard is wrapped by the error of Run if no process could guard the command.
 var ErrGuard = errors.New("cannot start the process that guards the command, nothing was run")
 
+// ErrLost is returned by Run if the lock was lost before the command could start.
+var ErrLost = errors.New("the lock was lost, nothing was run")
+
 // SignalStatus is added to the number of the signal that ended a command.
 const SignalStatus = 128
 
