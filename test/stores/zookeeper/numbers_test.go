@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,12 +22,9 @@ import (
 func TestSequenceNumbersRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
-	if _, err := conn.Create("/n", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	setNextNumber(t, server, conn, 1<<31-5, "/n")
+	createWithNextNumber(t, server, 1<<31-5, "/n")
 
+	conn := admin(t, server.Addr())
 	holder, other := open(t, server.URL()), open(t, server.URL())
 	grant := acquire(t, holder, request("n"))
 	if nodes := contenders(t, conn, "n"); len(nodes) != 1 || !strings.HasSuffix(nodes[0], "lock-2147483643") {
@@ -60,14 +58,9 @@ func TestSequenceNumbersRestart(t *testing.T) {
 func TestNumbersOfSemaphoreRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
-	for _, path := range []string{"/n", "/m", "/m/leases"} {
-		if _, err := conn.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setNextNumber(t, server, conn, 1<<31-4, "/n", "/m/leases")
+	createWithNextNumber(t, server, 1<<31-4, "/n", "/m/leases")
 
+	conn := admin(t, server.Addr())
 	holder, other := open(t, server.URL()), open(t, server.URL())
 	two := driver.Mode{Limit: 2}
 	last := uint64(0)
@@ -99,14 +92,25 @@ func TestNumbersOfSemaphoreRestart(t *testing.T) {
 	release(t, other, grant)
 }
 
-// setNextNumber sets the next sequence number of containers: it writes transactions to the log of
-// the server, which the server reads when it starts.
-func setNextNumber(t testing.TB, server *servers.Server, conn *zk.Conn, number int32, parents ...string) {
+// createWithNextNumber creates containers and sets their next sequence number: it writes
+// transactions to the log of the server, which the server reads when it starts. Connect to the
+// server after that: the client waits minutes for one that does not answer because it starts.
+func createWithNextNumber(t testing.TB, server *servers.Server, number int32, parents ...string) {
 	t.Helper()
+	conn := admin(t, server.Addr())
+	for _, parent := range parents {
+		for _, path := range []string{path.Dir(parent), parent} {
+			_, err := conn.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Fatal(err)
+			}
+		}
+	}
 	_, stat, err := conn.Exists(parents[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+	conn.Close()
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}

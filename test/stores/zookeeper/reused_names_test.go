@@ -273,7 +273,7 @@ func TestLateBreakLeavesNewLock(t *testing.T) {
 	}
 }
 
-// childrenOf asks again while the client connects to a server that was restarted.
+// childrenOf asks again while the client has no connection.
 func childrenOf(t testing.TB, conn *zk.Conn, name string) (children []string) {
 	t.Helper()
 	var err error
