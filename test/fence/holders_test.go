@@ -21,7 +21,7 @@ func TestStaleHolderIsRefused(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "locks.db")
 		first, second := newClient(t, path), newClient(t, path)
 
-		stale, err := first.Lock(t.Context(), "orders/42", dlock.WithFixedTTL(200*time.Millisecond))
+		stale, err := first.Lock(t.Context(), "orders/42", dlock.WithFixedTTL(2*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func pauseHolder(t *testing.T, r Rig) {
 	}
 	holder.send(order{Do: "poll"}) // checks its lease all the time
 	holder.pause()
-	lease := r.lock(t, contender, "paused")
+	lease := r.lock(t, contender, "paused", dlock.WithTTL(5*r.TTL)) // a busy machine may renew it late
 	granted := history.Now()
 	if !resource.write(lease.Token()) {
 		t.Errorf("the write of the new holder was rejected: token %d after %d", lease.Token(), token)
@@ -85,7 +85,7 @@ func pauseInsideDo(t *testing.T, r Rig) {
 	holder, contender := r.agent(t), r.client(t)
 	holder.must(order{Do: "do", Name: "inside", TTL: r.TTL})
 	holder.pause()
-	lease := r.lock(t, contender, "inside")
+	lease := r.lock(t, contender, "inside", dlock.WithTTL(5*r.TTL))
 	wait(t, 2*r.TTL)
 	holder.send(order{Do: "check"})
 	holder.signal(syscall.SIGCONT)

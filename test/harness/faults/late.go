@@ -23,7 +23,9 @@ func lateUnlock(t *testing.T, r Rig) {
 		t.Errorf("Unlock without an answer: %v", err)
 	}
 	await(t, held, "the unlock")
-	grant, _ := r.acquireWhenFree(t, store, "late-unlock")
+	next := r
+	next.TTL = limit // nobody renews it
+	grant, _ := next.acquireWhenFree(t, store, "late-unlock")
 	p.Deliver()
 	r.settle(t, p, "unlock")
 	r.mustBeHeld(t, "late-unlock", "the late Unlock is for an earlier grant")

@@ -71,15 +71,14 @@ func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
 // mustBecomeFree waits until the store does not list the lock any more.
 func (r Rig) mustBecomeFree(t testing.TB, name string) {
 	t.Helper()
-	if !r.becomes(t, name, false, limit) {
+	if !becomes(t, r.open(t), name, false, limit) {
 		t.Fatalf("%q is still held after %v", name, limit)
 	}
 }
 
 // becomes waits until the lock is held or not, and reports whether that happened in time.
-func (r Rig) becomes(t testing.TB, name string, held bool, limit time.Duration) bool {
+func becomes(t testing.TB, store driver.Store, name string, held bool, limit time.Duration) bool {
 	t.Helper()
-	store := r.open(t)
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, time.Millisecond) {
 		if listed(t, store, name) == held {
 			return true

@@ -79,14 +79,14 @@ func (p *agent) warm(ttl time.Duration) {
 // no success. Lock fails, or it waits like any other waiter.
 func pauseDuringReply(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
-	agent, contender := through.agent(t), r.client(t)
+	agent, contender, store := through.agent(t), r.client(t), r.open(t)
 	agent.warm(r.TTL)
 	r.mustBeFree(t, "reply", "it was never locked")
 
 	asked := p.OnRequest(mentions(attemptNote), func(*proxy.Conn) { p.Hold(proxy.Replies) })
 	agent.send(order{Do: "lock", Name: "reply", TTL: r.TTL, Note: attemptNote})
 	await(t, asked, "the request")
-	if !r.becomes(t, "reply", true, r.TTL/2) {
+	if !becomes(t, store, "reply", true, r.TTL) {
 		t.Fatal("the attempt does not take the lock")
 	}
 	agent.pause()
@@ -228,7 +228,9 @@ func loseAcquiredAndDie(t *testing.T, r Rig) {
 	agent.send(order{Do: "lock", Name: "last-words", TTL: r.TTL, Note: attemptNote})
 	await(t, lost, "the lost answer")
 	start := time.Now()
-	r.mustBeHeld(t, "last-words", "it was granted although the answer is lost")
+	if lease, err := contender.TryLock(t.Context(), "last-words"); !errors.Is(err, dlock.ErrHeld) {
+		t.Fatalf("TryLock: %v, %v; want that it is held: it was granted although the answer is lost", lease, err)
+	}
 	agent.kill()
 	unlock(t, r.lock(t, contender, "last-words"))
 	if waited := time.Since(start); waited > r.TTL+r.late(t) {

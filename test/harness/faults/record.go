@@ -53,9 +53,9 @@ func (h *recorder) count(kind string) (n int) {
 }
 
 // excuseDeletions returns the events with an allowance for deleted locks. A
-// holder cannot know of a deletion at once. If it stopped trusting its lease
-// within the allowance after the deletion, its hold counts as ended at the
-// deletion.
+// holder cannot know of a deletion at once. If its last check that found the lease
+// alive was within the allowance after the deletion, its hold counts as ended at
+// the deletion.
 func (h *recorder) excuseDeletions(allowance time.Duration) []history.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *recorder) excuseDeletions(allowance time.Duration) []history.Event {
 		}
 		for i := range events {
 			d := &events[i]
-			if d.Kind == history.Ended && d.Name == f.Name && began[d.Hold] <= f.To && d.To >= f.From && d.To <= f.To+int64(allowance) {
+			if d.Kind == history.Ended && d.Name == f.Name && began[d.Hold] <= f.To && d.To >= f.From && d.From <= f.To+int64(allowance) {
 				d.From = min(d.From, max(f.From, began[d.Hold]))
 			}
 		}

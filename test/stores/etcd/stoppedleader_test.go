@@ -17,7 +17,7 @@ import (
 // renewal.
 func TestStoppedLeaderGoesOn(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
+	const ttl = 8 * time.Second // elections may take two rounds
 	cluster := servers.RunEtcdCluster(t, nil)
 	other := newClient(t, cluster.URL(), ttl)
 	var leases []*dlock.Lease

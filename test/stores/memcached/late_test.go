@@ -166,7 +166,7 @@ func TestLateAttemptIsUndone(t *testing.T) {
 		p, through, direct := proxied(t, server, 0)
 		client := dlock.New(through, nil)
 		came, deliver := heldBack(t, p, "late-client")
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		if _, err := client.TryLock(ctx, "client", dlock.WithTTL(time.Hour), dlock.WithNote("late-client")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryLock: %v; want context.DeadlineExceeded", err)

@@ -42,7 +42,7 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 				"Find":     func(ctx context.Context) error { _, _, err := client.Find(ctx, "a"); return err },
 				"Identify": func(ctx context.Context) error { _, err := store.(driver.Identifier).Identify(ctx); return err },
 			} {
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				err := call(ctx)
 				cancel()
 				if !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
