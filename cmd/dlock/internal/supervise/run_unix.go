@@ -117,7 +117,7 @@ func (p *process) start() error {
 	starter, err := p.startStarter()
 	if err == nil {
 		guard.extend(starter.pid, p.leaseEnd)
-		err = starter.become(p.Path, p.held)
+		err = starter.become(p.held, p.Path)
 	}
 	if err != nil {
 		guard.dismiss()

@@ -98,8 +98,8 @@ func (j *Job) startStarter() (*starterProcess, error) {
 
 // become lets the starter become the command, unless the lock was lost meanwhile. It returns the
 // error of a starter that could not.
-func (s *starterProcess) become(path string, held context.Context) error {
-	err := error(ErrLost)
+func (s *starterProcess) become(held context.Context, path string) error {
+	err := ErrLost
 	if held.Err() == nil {
 		err = nil
 		_, _ = s.gate.Write([]byte{1}) // fails if the starter was killed, and reap sees that
