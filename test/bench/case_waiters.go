@@ -136,11 +136,12 @@ type queue struct {
 	cancel    context.CancelFunc
 	occupancy occupancy
 	granted   atomic.Uint64
+	first     chan struct{} // closed at the first acquisition
 	failed    atomic.Pointer[error]
 }
 
 func wait(ctx context.Context, c *dlock.Client, name string, n int) *queue {
-	q := new(queue)
+	q := &queue{first: make(chan struct{})}
 	ctx, q.cancel = context.WithCancel(ctx)
 	for range n {
 		q.group.Go(func() {
@@ -150,7 +151,9 @@ func wait(ctx context.Context, c *dlock.Client, name string, n int) *queue {
 			}
 			if err == nil {
 				q.occupancy.enter()
-				q.granted.Add(1)
+				if q.granted.Add(1) == 1 {
+					close(q.first)
+				}
 				q.occupancy.leave()
 				err = lease.Unlock(ctx)
 			}
@@ -163,15 +166,26 @@ func wait(ctx context.Context, c *dlock.Client, name string, n int) *queue {
 }
 
 // drain releases the lock and returns the number of acquisitions per second. When
-// the window ends, it cancels the remaining waiters.
+// the window ends, it cancels the remaining waiters. The window of a test may end
+// before the first acquisition, which drain waits for.
 func (q *queue) drain(ctx context.Context, lease *dlock.Lease, window time.Duration) (rate float64, err error) {
 	start := time.Now()
 	if err := lease.Unlock(ctx); err != nil {
 		return 0, err
 	}
-	timer := time.AfterFunc(window, q.cancel)
-	defer timer.Stop()
-	q.group.Wait()
+	done := make(chan struct{})
+	go func() { q.group.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(window):
+		select {
+		case <-q.first:
+		case <-done:
+		case <-time.After(drainLimit):
+		}
+		q.cancel()
+		<-done
+	}
 	rate = float64(q.granted.Load()) / time.Since(start).Seconds()
 	if failed := q.failed.Load(); failed != nil {
 		return 0, *failed
