@@ -24,8 +24,8 @@ import (
 
 const (
 	// chargeTTL is the TTL of a lock, for which a paused service blocks the
-	// others.
-	chargeTTL = 2 * time.Second
+	// others. They wait for ten seconds.
+	chargeTTL = 4 * time.Second
 
 	limit = 30 * time.Second
 )
