@@ -93,7 +93,7 @@ func TestMovedClockChangesRedisExpiry(t *testing.T) {
 	if got := ask(t, s, "EXISTS early\r\n", ":"); got != ":0" {
 		t.Error("a key of ten minutes is still there after an hour")
 	}
-	ask(t, s, "SET late 1 PX 100\r\n", "+OK")
+	ask(t, s, "SET late 1 PX 60000\r\n", "+OK")
 	if err := s.SetClock(0); err != nil {
 		t.Fatal(err)
 	}

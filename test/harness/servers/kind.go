@@ -46,7 +46,7 @@ type Kind struct {
 
 	// StopSignal asks for an orderly end. Default SIGTERM.
 	StopSignal syscall.Signal
-	// StopByKill says that Stop must not ask for an orderly end.
+	// StopByKill says that Stop and Restart must not ask for an orderly end.
 	StopByKill bool
 
 	// Probe connects to addr, speaks the protocol, and returns nil if the server

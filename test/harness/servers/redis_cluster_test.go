@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,8 +30,11 @@ func TestClusterServesAllSlots(t *testing.T) {
 	served := make(map[*Server]bool)
 	for i := range 20 {
 		key := fmt.Sprint("key", i)
-		master, err := c.Master(ctx, key)
-		if err != nil {
+		var master *Server
+		if err := until(ctx, "all nodes know the master", func(ctx context.Context) (err error) { // a slow node may be suspected
+			master, err = c.Master(ctx, key)
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		served[master] = true

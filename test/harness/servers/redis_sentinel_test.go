@@ -144,7 +144,10 @@ func acknowledged(t *testing.T, master *Server, key string, replicas int64) {
 	}
 	defer conn.Close()
 	c := wire.NewRedisConn(conn)
-	if _, err := c.Call("SET", key, "1"); err != nil {
+	if err := until(limit(t), "the master accepts a write", func(context.Context) error { // a slow machine may miss its replicas
+		_, err := c.Call("SET", key, "1")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Call("WAIT", strconv.FormatInt(want, 10), timeout); err != nil || got != replicas {

@@ -83,11 +83,7 @@ func (s *Server) Stop() error {
 	if s.guard == nil {
 		return nil
 	}
-	end := s.halt
-	if s.kind.StopByKill {
-		end = s.Kill
-	}
-	err := errors.Join(end(), s.guard.Finish())
+	err := errors.Join(s.end(), s.guard.Finish())
 	s.guard = nil
 	if _, statErr := os.Stat(s.in.Dir); statErr == nil {
 		err = errors.Join(err, fmt.Errorf("%s is still there", s.in.Dir))
@@ -177,7 +173,7 @@ func (s *Server) signalRunning(what string, signal syscall.Signal) error {
 }
 
 func (s *Server) restart(empty bool) error {
-	err := s.halt()
+	err := s.end()
 	if err == nil && empty {
 		err = s.emptyData()
 	}
@@ -214,6 +210,14 @@ func (s *Server) run() error {
 		err = errors.Join(err, s.kind.Started(proc.PID))
 	}
 	return err
+}
+
+// end ends the server in the way of its kind.
+func (s *Server) end() error {
+	if s.kind.StopByKill {
+		return s.Kill()
+	}
+	return s.halt()
 }
 
 // halt asks the server to end and waits. A server that does not end is killed,

@@ -101,8 +101,14 @@ func TestArgumentsLimitTheMemoryOfRedis(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 100_000)
 	fill := func(s *Server) error {
+		conn, err := wire.Dial(limit(t), s.Addr())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		c := wire.NewRedisConn(conn)
 		for i := range 100 {
-			if err := wire.RedisOrder(t.Context(), s.Addr(), "SET", strconv.Itoa(i), value); err != nil {
+			if _, err := c.Call("SET", strconv.Itoa(i), value); err != nil {
 				return err
 			}
 		}
