@@ -97,7 +97,7 @@ func redissonDeadFairJava(t *testing.T, s *shared) {
 // clients of dlock, only until its place has expired, which is after its TTL.
 // Java polls again only after the remaining TTL of the holder.
 func redissonDeadFairDlock(t *testing.T, s *shared) {
-	const name, ttl = "dead-dlock", 2 * time.Second
+	const name, ttl = "dead-dlock", 10 * time.Second // so that the others queue before the place expires
 	c := s.client(t)
 	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
 	dead := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl, Fair: true, Queue: true}
@@ -122,7 +122,7 @@ func redissonDeadFairDlock(t *testing.T, s *shared) {
 // redissonDeadFairBetween is redissonDeadFairDlock with a waiter of Java before
 // the dead one. When Java is served it shortens the places of all waiters.
 func redissonDeadFairBetween(t *testing.T, s *shared) {
-	const name, ttl = "dead-between", 2 * time.Second
+	const name, ttl = "dead-between", 10 * time.Second
 	c := s.client(t)
 	lease := tryLock(t, c, name, dlock.WithFair(), dlock.WithTTL(ttl))
 	java := s.javaThread(t, "fair", name)

@@ -14,7 +14,7 @@ import (
 // for the replicas to acknowledge, and listens on a replica.
 func TestRedissonSentinel(t *testing.T) {
 	t.Parallel()
-	sentinel := servers.RunSentinel(t, servers.SentinelOptions{})
+	sentinel := servers.RunSentinel(t, servers.SentinelOptions{Args: withoutDisk})
 	eachRedisson(t, func(t *testing.T, build string) {
 		client := redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: servers.MasterName, SentinelAddrs: sentinel.Sentinels.Addrs(),
@@ -29,7 +29,7 @@ func TestRedissonSentinel(t *testing.T) {
 // listens only within the shard of the lock.
 func TestRedissonCluster(t *testing.T) {
 	t.Parallel()
-	cluster := servers.RunCluster(t)
+	cluster := servers.RunCluster(t, withoutDisk...)
 	eachRedisson(t, func(t *testing.T, build string) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Nodes.Addrs()})
 		t.Cleanup(func() { client.Close() })

@@ -26,6 +26,10 @@ const redissonEnv = "DLOCK_TEST_REDISSON"
 // time.
 const javaWatchdog = 3 * time.Second
 
+// withoutDisk lets servers answer without waiting for a disk that they share: the tests
+// measure hand-overs, and no server restarts.
+var withoutDisk = []string{"--appendonly", "no"}
+
 // kind is one of Redisson's kinds of locks, and how dlock uses the same name. They exclude each other.
 type kind struct {
 	java string
@@ -58,7 +62,7 @@ type shared struct {
 func TestRedisson(t *testing.T) {
 	t.Parallel()
 	eachRedisson(t, func(t *testing.T, build string) {
-		server := servers.Run(t, servers.Redis)
+		server := servers.Run(t, servers.Redis, withoutDisk...)
 		s := share(t, build, server.URL(), connect(t, server), server)
 		for name, test := range map[string]func(t *testing.T, s *shared){
 			"renewal of dlock":    redissonDlockRenews,
