@@ -23,10 +23,16 @@ func TestRenewalsInBothModesBesideALockedRow(t *testing.T) {
 		share, err := store.Acquire(within(t), requestIn(shared, "shared"))
 		check(t, err)
 		defer lockRows(t, s.admin(t), "dlock_locks", "exclusive")()
-		// It is less than a renewal waits for a row at the server.
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		errs := store.Renew(ctx, append(grants, share))
+		renew := func() []error {
+			// It is less than a renewal waits for a row at the server.
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			return store.Renew(ctx, append(grants, share))
+		}
+		errs := renew()
+		for tries := 1; tries < 3 && len(errs) == 2 && errors.Is(errs[1], driver.ErrUnreachable); tries++ { // a busy machine may be too slow once
+			errs = renew()
+		}
 		if len(errs) != 2 || errs[1] != nil || errs[0] == nil || errors.Is(errs[0], driver.ErrNotHeld) {
 			t.Errorf("Renew: %v; want an unknown outcome for the lock whose row is locked, and nil for the other", errs)
 		}
@@ -84,7 +90,7 @@ func TestPlacesBesideALockedPlace(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
 		store, admin := s.open(t), s.admin(t)
 		acquire(t, store, "a", "b")
-		const ttl = 2 * time.Second
+		const ttl = 8 * time.Second
 		first, second := fairRequest("a"), fairRequest("b")
 		first.TTL, second.TTL = ttl, ttl
 		for _, req := range []driver.Request{first, second} {

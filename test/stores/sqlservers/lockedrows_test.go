@@ -72,27 +72,37 @@ func processorTime(t *testing.T) time.Duration {
 // writes waits for locked rows.
 func TestRenewalsComeThrough(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
-		store, admin := s.open(t), s.admin(t)
-		kept := acquire(t, store, "kept")
-		wanted := []string{"x", "y"} // as many as write at once
-		unlock := lockFreeLocks(t, admin, store, wanted...)
-		var all sync.WaitGroup
-		defer all.Wait()
-		defer unlock()
-		for i, name := range wanted { // one after the other, or they would write together
-			all.Go(func() {
-				if _, err := store.Acquire(within(t), request(name)); err != nil {
-					t.Errorf("Acquire(%q) when its row is free again: %v", name, err)
-				}
-			})
-			s.waitBlocked(t, admin, int64(i+1))
+		var errs []error
+		for range 3 { // a busy machine may be too slow once
+			if errs = s.renewBesideBlockedWriters(t); errs == nil {
+				return
+			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // the others wait for a second
-		defer cancel()
-		if errs := store.Renew(ctx, kept); errs != nil {
-			t.Errorf("Renew of a lock whose row is not locked: %v", errs[0])
-		}
+		t.Errorf("Renew of a lock whose row is not locked: %v", errs[0])
 	})
+}
+
+// renewBesideBlockedWriters renews a lock of a new store whose other writers have just begun to wait.
+func (s target) renewBesideBlockedWriters(t *testing.T) []error {
+	t.Helper()
+	store, admin := s.open(t), s.admin(t)
+	kept := acquire(t, store, unique("kept"))
+	wanted := []string{unique("x"), unique("y")} // as many as write at once
+	unlock := lockFreeLocks(t, admin, store, wanted...)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer unlock()
+	for i, name := range wanted { // one after the other, or they would write together
+		all.Go(func() {
+			if _, err := store.Acquire(within(t), request(name)); err != nil {
+				t.Errorf("Acquire(%q) when its row is free again: %v", name, err)
+			}
+		})
+		s.waitBlocked(t, admin, int64(i+1))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // the others wait for a second
+	defer cancel()
+	return store.Renew(ctx, kept)
 }
 
 // TestRenewalsBesideALockedRow: a transaction which keeps the row of one lock locked keeps that
