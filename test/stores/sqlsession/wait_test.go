@@ -24,7 +24,7 @@ func TestManyWaiters(t *testing.T) {
 		}
 		holder := s.store(t, s.open(t))
 		db := s.open(t)
-		client := dlock.New(s.store(t, db), nil)
+		client := dlock.New(s.store(t, db), &dlock.Options{RequestTimeout: await.Limit}) // the first attempts share one connection
 		defer client.Close()
 		for i := range names {
 			mustAcquire(t, holder, request(fmt.Sprint(i)))
