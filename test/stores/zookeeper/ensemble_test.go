@@ -15,7 +15,7 @@ import (
 
 // quorumTimeout is the session's timeout in tests in which servers fail: longer than the
 // election of a leader takes on a busy machine.
-const quorumTimeout = 12 * time.Second
+const quorumTimeout = 30 * time.Second
 
 // TestRestartKeepsLocksAndPlaces: locks, places and tokens survive a crash of the only server.
 func TestRestartKeepsLocksAndPlaces(t *testing.T) {
