@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -13,6 +13,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
 )
@@ -24,35 +25,35 @@ type counting struct {
 	writes     atomic.Int64 // statements that write, if they were prepared
 }
 
-// Driver implements driver.Connector.
-func (c *counting) Driver() driver.Driver { return &sqlite.Driver{} }
+// Driver implements sqldriver.Connector.
+func (c *counting) Driver() sqldriver.Driver { return &sqlite.Driver{} }
 
-// Connect implements driver.Connector.
-func (c *counting) Connect(context.Context) (driver.Conn, error) {
+// Connect implements sqldriver.Connector.
+func (c *counting) Connect(context.Context) (sqldriver.Conn, error) {
 	conn, err := c.Driver().Open(c.dsn)
 	if err != nil {
 		return nil, err
 	}
-	return countingConn{conn.(fullConn), conn.(driver.SessionResetter), conn.(driver.Validator), c}, nil
+	return countingConn{conn.(fullConn), conn.(sqldriver.SessionResetter), conn.(sqldriver.Validator), c}, nil
 }
 
 // fullConn is what the driver's connections can do and database/sql asks for.
 type fullConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
 }
 
 type countingConn struct {
 	fullConn
-	driver.SessionResetter
-	driver.Validator
+	sqldriver.SessionResetter
+	sqldriver.Validator
 	c *counting
 }
 
-func (c countingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+func (c countingConn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
 	stmt, err := c.fullConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -61,20 +62,20 @@ func (c countingConn) PrepareContext(ctx context.Context, query string) (driver.
 	return countingStmt{stmt.(fullStmt), c.c, verb == "INSERT" || verb == "UPDATE" || verb == "DELETE"}, nil
 }
 
-func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c countingConn) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	c.c.statements.Add(1)
 	return c.fullConn.ExecContext(ctx, query, args)
 }
 
-func (c countingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c countingConn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	c.c.statements.Add(1)
 	return c.fullConn.QueryContext(ctx, query, args)
 }
 
 type fullStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
 }
 
 type countingStmt struct {
@@ -90,12 +91,12 @@ func (s countingStmt) count() {
 	}
 }
 
-func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+func (s countingStmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	s.count()
 	return s.fullStmt.ExecContext(ctx, args)
 }
 
-func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+func (s countingStmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	s.count()
 	return s.fullStmt.QueryContext(ctx, args)
 }
@@ -126,11 +127,19 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 		release func()
 		woken   <-chan struct{}
 	}
+	reqs := make([]driver.Request, names)
+	for i := range reqs {
+		reqs[i] = request(fmt.Sprintf("name/%d", i))
+		reqs[i].TTL = 10 * time.Minute
+	}
+	// All at once: the rows of waiters are written again after ten seconds.
+	grants, err := holder.AcquireAll(t.Context(), reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
 	waiters := make([]waiter, names)
-	for i := range waiters {
-		name := fmt.Sprintf("name/%d", i)
-		grant := mustAcquire(t, holder, request(name))
-		woken, stop := watch(t, store, request(name))
+	for i, grant := range grants {
+		woken, stop := watch(t, store, request(grant.Name))
 		defer stop()
 		waiters[i] = waiter{func() { mustRelease(t, holder, grant) }, woken}
 	}
