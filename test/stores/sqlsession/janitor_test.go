@@ -201,7 +201,7 @@ func TestAcquireWhileJanitorRuns(t *testing.T) {
 		for _, name := range []string{"old", "new"} {
 			go func() {
 				var grant driver.Grant
-				err, took := error(driver.ErrUnreachable), await.Limit
+				err, took := driver.ErrUnreachable, await.Limit
 				for tries := 0; tries < 5 && errors.Is(err, driver.ErrUnreachable) && took > time.Second; tries++ { // it waits for two seconds
 					began := time.Now()
 					grant, err = store.Acquire(t.Context(), request(name))
