@@ -164,6 +164,9 @@ func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	if s.agreesOnTokens {
 		req.Floor = token
 	}
+	if !ended { // unknown until the member answers
+		a.members[m.index].token, a.members[m.index].ttl = 0, 0
+	}
 	a.mu.Unlock()
 	if ended {
 		return nil

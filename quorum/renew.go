@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +78,25 @@ func (r *renewal) ask(ctx context.Context, i int) {
 		r.count(i, slices.Repeat([]error{err}, len(grants)))
 		return
 	}
-	r.count(i, m.renew(ctx, grants))
+	errs := m.renew(ctx, grants)
+	r.learn(m, errs)
+	r.count(i, errs)
+}
+
+// learn asks the member once more about locks that it has renewed, if what it promises and their tokens
+// are not known: its answer to an attempt was lost.
+func (r *renewal) learn(m *member, errs []error) {
+	var all sync.WaitGroup
+	for k := range r.grants {
+		if a := r.grants[k].a; errs[k] == nil && a.memberGrant(m.index).Token == 0 {
+			all.Add(1)
+			r.s.enqueueCall(a, m.index, func(int) {
+				defer all.Done()
+				errs[k] = r.s.acquireAgain(m, a)
+			})
+		}
+	}
+	all.Wait()
 }
 
 // count counts the answers of one member, also after the decision: a lock that the member
@@ -117,7 +134,7 @@ var errShort = fmt.Errorf("%w: it promises a shorter TTL than the majority did",
 func (a *acquisition) checkTTL(i int, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err == nil && cmp.Or(a.members[i].ttl, a.ttl) < a.minMemberTTL {
+	if err == nil && a.members[i].ttl < a.minMemberTTL {
 		return errShort
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,4 +232,49 @@ func (m grantsFew) Acquire(ctx context.Context, req driver.Request) (driver.Gran
 		req.Span = min(req.Span, m.few)
 	}
 	return m.conn.Acquire(ctx, req)
+}
+
+// losesAnswer is a member that carries out the next attempt, and whose answer to it is lost.
+type losesAnswer struct {
+	conn
+	next *atomic.Bool
+}
+
+func (l losesAnswer) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := l.conn.Acquire(ctx, req)
+	if l.next.CompareAndSwap(true, false) {
+		return driver.Grant{}, hang(ctx)
+	}
+	return grant, err
+}
+
+// TestTokenOfAnUnansweredRepair: a member that has forgotten the lock draws a larger token when it gets
+// the lock again, and its answer is lost. The next renewal gives it the token of the others.
+func TestTokenOfAnUnansweredRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		third := losesAnswer{conn{all[2]}, new(atomic.Bool)}
+		s, err := quorum.New([]driver.Store{conn{all[0]}, conn{all[1]}, third}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		settle(t, s)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		synctest.Wait()
+		all[2].restartEmpty()
+		all[2].clock = func() uint64 { return grant.Token + 1000 }
+		third.next.Store(true)
+		for range 2 { // the first finds that the lock was lost there
+			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Fatal(errs)
+			}
+			time.Sleep(time.Second)
+		}
+		all[1].set(gone)
+		info, found, err := s.Find(t.Context(), "x")
+		if err != nil || !found || info.Token != grant.Token {
+			t.Errorf("Find of the lock with token %d: %+v, %v, %v", grant.Token, info, found, err)
+		}
+	})
 }

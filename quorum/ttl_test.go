@@ -95,6 +95,36 @@ func TestShortPromiseDoesNotCountForRenewal(t *testing.T) {
 	})
 }
 
+// TestUnansweredPromiseDoesNotCountForRenewal: a member whose answer to the attempt was lost may promise
+// less than the members of the majority did. It counts for a renewal when its promise is known.
+func TestUnansweredPromiseDoesNotCountForRenewal(t *testing.T) {
+	for promise, wrap := range map[string]func(conn) driver.Store{
+		"short": func(c conn) driver.Store { return shortPromise{c} },
+		"whole": func(c conn) driver.Store { return c },
+	} {
+		t.Run(promise, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := fakeMembers(3)
+				s, err := quorum.New([]driver.Store{conn{all[0]}, conn{all[1]}, wrap(conn{all[2]})}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				settle(t, s)
+				all[2].set(lost)
+				grant := mustAcquire(t, s, request("x", time.Minute))
+				time.Sleep(time.Second) // the third member has granted it, too
+				all[2].set(up)
+				all[1].set(gone)
+				errs := s.Renew(t.Context(), []driver.Grant{grant})
+				if counts := errs == nil; counts != (promise == "whole") {
+					t.Errorf("renewed by two of three members, of which one has not answered what it promises: %v", errs)
+				}
+			})
+		})
+	}
+}
+
 // keepsTTL is a member whose locks keep the TTL that they were first acquired with, as those of
 // ZooKeeper and etcd do.
 type keepsTTL struct {

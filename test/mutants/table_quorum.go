@@ -222,8 +222,22 @@ var quorumMutants = []mutant{
 	{
 		rule: "a member counts for a renewal only if it promises enough",
 		file: "quorum/renew.go",
-		old:  `cmp.Or(a.members[i].ttl, a.ttl) < a.minMemberTTL {`,
-		new:  `cmp.Or(a.members[i].ttl, a.ttl) < 0*a.minMemberTTL {`,
+		old:  `a.members[i].ttl < a.minMemberTTL {`,
+		new:  `a.members[i].ttl < 0*a.minMemberTTL {`,
 		test: "quorum TestShortPromiseDoesNotCountForRenewal",
+	},
+	{
+		rule: "a member whose answer was lost is asked what it promises",
+		file: "quorum/renew.go",
+		old:  "	r.learn(m, errs)\n",
+		new:  "",
+		test: "quorum TestUnansweredPromiseDoesNotCountForRenewal",
+	},
+	{
+		rule: "the token of a member that is asked again is unknown until it answers",
+		file: "quorum/background.go",
+		old:  "a.members[m.index].token, a.members[m.index].ttl = 0, 0",
+		new:  "a.members[m.index].asked = true",
+		test: "quorum TestTokenOfAnUnansweredRepair",
 	},
 }
