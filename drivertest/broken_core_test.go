@@ -205,6 +205,19 @@ func (s renewsByToken) Renew(ctx context.Context, grants []driver.Grant) []error
 	return errs
 }
 
+type renewsWithNewToken struct{ *memlock.Store }
+
+func (s renewsWithNewToken) Renew(ctx context.Context, grants []driver.Grant) []error {
+	for _, grant := range grants {
+		if grant.Token == 0 && s.Release(ctx, grant) == nil {
+			if _, err := s.Acquire(ctx, driver.Request{Name: grant.Name, Owner: grant.Owner, TTL: grant.TTL}); err != nil {
+				return []error{err}
+			}
+		}
+	}
+	return s.Store.Renew(ctx, grants)
+}
+
 type stopsAtError struct{ *memlock.Store }
 
 func (s stopsAtError) Renew(ctx context.Context, grants []driver.Grant) []error {

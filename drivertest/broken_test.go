@@ -70,6 +70,8 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return renewsAnyone{m, newShelf[driver.Owner]()} }},
 	{"Renew needs the token", "renew-without-token",
 		func(m *memlock.Store) driver.Store { return renewsByToken{m} }},
+	{"Renew without a token draws a new one", "renew-without-token",
+		func(m *memlock.Store) driver.Store { return renewsWithNewToken{m} }},
 	{"Renew stops at the first error", "renew-batch",
 		func(m *memlock.Store) driver.Store { return stopsAtError{m} }},
 	{"the last Renew counts, also one for less", "renew-never-shortens",

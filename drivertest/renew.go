@@ -101,12 +101,14 @@ var renewClauses = []clause{
 		demand: `Store.Renew: "With a zero token the owner alone decides"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
-			grant.Token, grant.Span = 0, 0
-			a.renewed(grant, "its owner holds it")
+			without := grant
+			without.Token, without.Span = 0, 0
+			a.renewed(without, "its owner holds it")
+			a.renewed(grant, "it has the token that it had")
 			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), TTL: p.long}
 			b.notRenewed(forged, "another owner has it")
 			a.released(grant)
-			a.notRenewed(grant, "it was released")
+			a.notRenewed(without, "it was released")
 		},
 	},
 	{

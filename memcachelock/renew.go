@@ -59,7 +59,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 		// The TTL counts from now, not from the request: a renewal that the server carried out before
 		// this one may have been sent after it.
 		expiry := c.clock.expiryKeeping(it.left, time.Now(), grant.TTL)
-		c.writeStore(grant.Name, holderValue(grant.Owner, grant.Token, it.holder()), expiry, it.cas)
+		c.writeStore(grant.Name, holderValue(grant.Owner, it.token(c.started), it.holder()), expiry, it.cas)
 	}
 	return c.readAll(len(stored), func(n int, a answer, err error) {
 		i := stored[n]
