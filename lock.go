@@ -56,6 +56,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 	defer func() { // also when fn panics
 		stop()
 		cancel(nil)
+		_ = held.Err() // reads the clock: the store may not answer
 		if unlock := lease.Unlock(ctx); err == nil && errors.Is(unlock, ErrNotHeld) {
 			err = unlock
 		}
