@@ -186,11 +186,19 @@ func TestLostLockStartsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	job := &Job{Path: path, Args: []string{"touch", file}, Files: []*os.File{nil, nil, nil}, Budget: SplitTTL(time.Minute, time.Second)}
+	stderr, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	job := &Job{Path: path, Args: []string{"touch", file}, Files: []*os.File{nil, nil, stderr}, Budget: SplitTTL(time.Minute, time.Second)}
 	if _, err := job.Run(lostLease{}, make(chan os.Signal, 1)); !errors.Is(err, ErrLost) {
 		t.Errorf("Run = %v; want ErrLost", err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the command ran: %v", err)
+	}
+	if said, err := os.ReadFile(stderr.Name()); err != nil || len(said) > 0 {
+		t.Errorf("it says %q, %v; want nothing: its caller reports the loss", said, err)
 	}
 }

@@ -116,7 +116,9 @@ func (p *process) start() error {
 	}
 	starter, err := p.startStarter()
 	if err == nil {
-		guard.extend(starter.pid, p.leaseEnd)
+		if p.held.Err() == nil { // else the guard would say that it killed a command
+			guard.extend(starter.pid, p.leaseEnd)
+		}
 		err = starter.become(p.held, p.Path)
 	}
 	if err != nil {
