@@ -72,8 +72,8 @@ func leaderForgets(t *testing.T, r Rig) {
 // unacknowledged acquisition fails, and leaves no lock when it was released.
 func unacknowledgedLeaderDies(t *testing.T, r Rig) {
 	c, contender := r.client(t), r.client(t)
-	kept := r.lock(t, c, "acknowledged", dlock.WithFixedTTL(failoverTTL))
-	given := r.lock(t, contender, "unheard")
+	kept := r.lockWithRetry(t, c, "acknowledged", dlock.WithFixedTTL(failoverTTL)) // replicas of a busy machine may be late
+	given := r.lockWithRetry(t, contender, "unheard")
 	r.Failover.Isolate()
 	unlock(t, given) // a release needs no acknowledgement
 	lease, err := c.Lock(t.Context(), "unheard", dlock.WithTTL(failoverTTL))
@@ -110,12 +110,12 @@ func unacknowledgedLeaderDies(t *testing.T, r Rig) {
 }
 
 // lockWithRetry repeats Lock while the store is unreachable.
-func (r Rig) lockWithRetry(t testing.TB, c *dlock.Client, name string) *dlock.Lease {
+func (r Rig) lockWithRetry(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
 	var err error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 10*time.Millisecond) {
 		var lease *dlock.Lease
-		if lease, err = c.Lock(t.Context(), name, dlock.WithTTL(r.TTL)); err == nil {
+		if lease, err = c.Lock(t.Context(), name, append([]dlock.Option{dlock.WithTTL(r.TTL)}, opts...)...); err == nil {
 			return lease
 		}
 		if !errors.Is(err, dlock.ErrUnreachable) && !errors.Is(err, r.notAcknowledged()) {
