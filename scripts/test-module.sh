@@ -27,7 +27,7 @@ case $(go list -m) in
 	wait "$sqlsession" || failed=1
 	exit "$failed"
 	;;
-*/cmd/dlock) run -p 1 ./... ;;
+*/cmd/dlock) run -p 1 -parallel 4 ./... ;; # they wait most of the time
 */dlock) run -race -p 2 ./... ;;
 *) run -p 2 ./... ;;
 esac
