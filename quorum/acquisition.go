@@ -37,11 +37,12 @@ type acquisition struct {
 }
 
 // memberState is an acquisition at one member. Attempts, raises and the first release follow one
-// another: a Release never overtakes the Acquire that it undoes.
+// another: a Release never overtakes the Acquire that it undoes. The token and the TTL are zero until the
+// member has answered the last attempt.
 type memberState struct {
 	token  uint64
 	span   uint64
-	ttl    time.Duration // what the member promised; zero until it granted
+	ttl    time.Duration // what the member promised
 	handle any
 	asked  bool          // the member got an attempt
 	busy   bool          // a call is under way

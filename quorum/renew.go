@@ -130,7 +130,7 @@ func (r *renewal) count(i int, errs []error) {
 var errShort = fmt.Errorf("%w: it promises a shorter TTL than the majority did", driver.ErrUnreachable)
 
 // checkTTL returns the answer of member i to a renewal. A member that promises less than the
-// majority did does not count.
+// majority did, or whose promise is unknown, does not count.
 func (a *acquisition) checkTTL(i int, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

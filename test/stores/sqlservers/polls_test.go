@@ -42,6 +42,11 @@ func TestProcessesShareThePolls(t *testing.T) {
 		_, err = admin.ExecContext(t.Context(), `INSERT INTO dlock_queue (name, owner, fair, expires) VALUES `+strings.Join(rows, ", "))
 		check(t, err)
 		becomes("with 63 other processes", 1, shared)
+		before := polls.Load()
+		<-time.After(2 * time.Second) // a busy machine makes fewer, never more
+		if n := polls.Load() - before; n > 2*shared {
+			t.Errorf("with 63 other processes there are %d polls in two seconds, want about 60", n)
+		}
 		_, err = admin.ExecContext(t.Context(), `DELETE FROM dlock_queue WHERE owner LIKE 'process %'`)
 		check(t, err)
 		becomes("alone", shared+1, math.MaxInt64)

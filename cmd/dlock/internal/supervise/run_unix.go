@@ -129,13 +129,12 @@ func (p *process) start() error {
 	return nil
 }
 
-// replaceDeadGuard starts another guard if somebody has killed the last one.
+// replaceDeadGuard starts another guard if somebody has killed the last one. The caller tells it the group.
 func (p *process) replaceDeadGuard() {
 	if !p.guard.hasEnded() {
 		return
 	}
 	if guard, err := startGuard(p.Title, p.Files[2]); err == nil { // else the next call tries again
-		guard.extend(p.group, p.leaseEnd)
 		p.guard.dismiss()
 		p.guard = guard
 	}
