@@ -205,7 +205,8 @@ func TestBusyProcessLetsPollingWaitersIn(t *testing.T) {
 			waited += time.Since(start)
 		}
 		t.Logf("waited %v for %d turns", waited, turns)
-		if waited > 4*time.Second {
+		// It takes 1s to 5s, by chance, and minutes without such gaps.
+		if waited > 30*time.Second {
 			t.Errorf("waited %v for %d turns beside a busy process", waited, turns)
 		}
 		stop()
