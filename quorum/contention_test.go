@@ -247,7 +247,8 @@ func TestLockTakesOneRoundTrip(t *testing.T) {
 			_ = backoff.Sleep(t.Context(), rand.N(10*time.Millisecond))
 		}
 		t.Logf("%d tokens were raised for the first %d locks, %d for the next", before, locks, raised()-before)
-		if n := raised() - before; n > locks/20 {
+		// None, or up to 40 by chance; and a thousand without the guess.
+		if n := raised() - before; n > locks/2 {
 			t.Errorf("%d tokens had to be raised for %d locks", n, locks)
 		}
 		// Tokens run ahead of the clocks by the longest travel time only.
