@@ -83,11 +83,11 @@ func withDefaults(h driver.Holder) driver.Holder {
 // Traits returns what the client's store promises.
 func (c *Client) Traits() driver.Traits { return c.traits }
 
-// withTimeout returns a context that limits one call to the store, and its timer, on which the
-// caller calls End after the call. The timer of a local store is nil, which End allows.
+// withTimeout returns a context without a cause that limits one call to the store, and its timer, on
+// which the caller calls End after the call. The timer of a local store is nil, which End allows.
 func (c *Client) withTimeout(ctx context.Context, d time.Duration) (context.Context, *deadline.Context) {
 	if c.traits.Local {
-		return ctx, nil
+		return deadline.WithoutCause(ctx), nil
 	}
 	limited := deadline.After(ctx, d)
 	return limited, limited

@@ -35,13 +35,16 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	h.downgraded = true
 	slot := h.slot.Swap(nil) // so that a concurrent Unlock does not hand the lock over
 	h.mu.Unlock()
-	err := c.callStore(ctx, func(ctx context.Context) error { return downgrader.Downgrade(ctx, h.Grant) })
+	err := c.callStore(ctx, func(ctx context.Context) error {
+		err := downgrader.Downgrade(ctx, h.Grant)
+		if errors.Is(err, ErrNotHeld) {
+			h.lose(watchdog.ErrGone)
+		}
+		return err
+	})
 	if slot != nil {
 		slot.Leave(true) // shared callers of this process ask the store
 		h.outcome.announce()
-	}
-	if errors.Is(err, ErrNotHeld) {
-		h.lose(watchdog.ErrGone)
 	}
 	if err != nil {
 		return fmt.Errorf("downgrading %q: %w", h.name, err)

@@ -96,7 +96,8 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return nil
 }
 
-// callStore makes one call to the store, limited in time.
+// callStore makes one call to the store, limited in time. If the context ended it, the error wraps the
+// context's cause.
 func (c *Client) callStore(ctx context.Context, call func(context.Context) error) error {
 	if err := c.calls.begin(); err != nil {
 		return err
@@ -105,7 +106,11 @@ func (c *Client) callStore(ctx context.Context, call func(context.Context) error
 	inTime := ctx.Err() == nil
 	limited, timer := c.withTimeout(ctx, c.requestTimeout)
 	defer timer.End()
-	return c.markUnreachable(ctx, inTime, c.explain(ctx, limited, call(limited)))
+	err := c.explain(ctx, limited, call(limited))
+	if cause := context.Cause(ctx); cause != nil && err != nil && !isAnswer(limited, err) && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return c.markUnreachable(ctx, inTime, err)
 }
 
 // markUnreachable adds ErrUnreachable to the error of a call whose deadline passed while the

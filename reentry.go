@@ -11,15 +11,22 @@ import (
 )
 
 // find returns the hold of name among h and the holds around it, or nil. It does not
-// return a hold that Unlock has released. It returns a lost hold, so that re-entering it
-// fails. h may be nil.
+// return a hold that was unlocked. It returns a lost hold until it is unlocked, so that re-entering
+// it fails. h may be nil.
 func (h *hold) find(name string) *hold {
 	for ; h != nil; h = h.outer {
-		if cause := h.endCause(); h.name == name && (cause == nil || errors.Is(cause, ErrLost)) {
+		if h.name == name && !h.wasUnlocked() {
 			return h
 		}
 	}
 	return nil
+}
+
+func (h *hold) wasUnlocked() bool {
+	cause := h.endCause()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return cause != nil && (h.leases == 0 || !errors.Is(cause, ErrLost))
 }
 
 // reenter adds a lease to the hold. An exclusive hold may be re-entered shared. The opposite is

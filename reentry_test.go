@@ -216,20 +216,25 @@ func TestLossEndsAReentry(t *testing.T) {
 	})
 }
 
-// A lock whose loss was found by Unlock has been unlocked: a context that comes from its lease
-// locks the name anew, as after any Unlock.
+// After Unlock, a context that comes from the lease of a lost lock locks the name anew, whether the
+// loss was found by Unlock or before.
 func TestContextOfAnUnlockedLostLockLocksAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(store, nil)
-		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
-		ctx := context.WithoutCancel(lease.Context())
-		if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
-			t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
-		}
-		mustUnlock(t, mustLock(t, c, ctx, "x"))
-	})
+	for name, passed := range map[string]time.Duration{"by Unlock": 0, "before": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(store, nil)
+				defer c.Close()
+				lease := mustLock(t, c, t.Context(), "x")
+				ctx := context.WithoutCancel(lease.Context())
+				if err := c.Break(t.Context(), "x", lease.Token()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(passed)
+				if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) || !errors.Is(err, dlock.ErrLost) {
+					t.Errorf("Unlock: %v; want ErrNotHeld and ErrLost", err)
+				}
+				mustUnlock(t, mustLock(t, c, ctx, "x"))
+			})
+		})
+	}
 }

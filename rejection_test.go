@@ -112,6 +112,70 @@ func (*abandoning) Acquire(ctx context.Context, _ driver.Request) (driver.Grant,
 	return driver.Grant{}, context.Cause(ctx)
 }
 
+// grantingUnheard is a store that grants, but whose answers never arrive.
+type grantingUnheard struct{ slowStore }
+
+func (s *grantingUnheard) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if _, err := s.Store.Acquire(ctx, req); err != nil {
+		return driver.Grant{}, err
+	}
+	<-ctx.Done()
+	return driver.Grant{}, context.Cause(ctx)
+}
+
+func (s *grantingUnheard) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
+	if _, err := s.Store.AcquireAll(ctx, reqs); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// An errgroup ends the calls of its other functions with the error of the first one that failed. That
+// is no answer to them, although it may be an error of dlock: what the store granted is released.
+func TestErrorOfAnotherLockIsNoAnswer(t *testing.T) {
+	cause := fmt.Errorf("another lock: %w", &driver.HeldError{Name: "another"})
+	for name, lock := range map[string]func(context.Context, *dlock.Client) error{
+		"Lock":    func(ctx context.Context, c *dlock.Client) error { _, err := c.Lock(ctx, "x"); return err },
+		"TryLock": func(ctx context.Context, c *dlock.Client) error { _, err := c.TryLock(ctx, "x"); return err },
+		"LockAll": func(ctx context.Context, c *dlock.Client) error {
+			_, err := c.LockAll(ctx, []string{"x", "y"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(&grantingUnheard{slowStore{Store: store}}, nil)
+				defer c.Close()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(cause) })
+				if err := lock(ctx, c); !errors.Is(err, cause) {
+					t.Errorf("got: %v; want the cause", err)
+				}
+			})
+		})
+	}
+}
+
+// The same for Downgrade, which may not take the error of another lock for the loss of its own.
+func TestErrorOfAnotherLockIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		cause := fmt.Errorf("another lock: %w", dlock.ErrNotHeld)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if err := lease.Downgrade(ctx); !errors.Is(err, cause) {
+			t.Errorf("Downgrade: %v; want the cause", err)
+		}
+		if err := context.Cause(lease.Context()); err != nil {
+			t.Errorf("the lock counts as lost: %v", err)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
 // rejecting is a store that rejects acquisitions, and is slow to release.
 type rejecting struct {
 	*memlock.Store

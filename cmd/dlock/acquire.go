@@ -140,7 +140,8 @@ func (r *lockRequest) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; if the store grants the lock after all, the lock expires within %v", err, r.flags.ttl)
 }
 
-// notifyStop sends stop signals to a channel, except for ignored ones, by nohup for example.
+// notifyStop sends stop signals to a channel, except for ignored ones, by nohup for example. Go
+// reports only of HUP and INT that they were ignored when the process started.
 func notifyStop(to chan<- os.Signal) {
 	for _, s := range supervise.StopSignals {
 		if !signal.Ignored(s) {

@@ -62,16 +62,17 @@ The command
   open descriptors of the caller (a jobserver of make, for example). dlock sends
   the signals that it receives to the whole group. At a terminal the group is in
   the foreground, so that it can read from the terminal and gets Ctrl-C itself (in
-  a pipeline only when it asks for the terminal).
+  a pipeline only when it asks for the terminal). Of the signals that the caller
+  ignores, only HUP and INT stay ignored: trap others in COMMAND.
   It sees DLOCK_NAME and DLOCK_TOKEN. The token rises with every holder: a resource
   that refuses tokens smaller than the largest it has seen is safe even from a
   holder that is paused for too long. With -a both are lists, one entry a line, in
   the order of the command line. By DLOCK_HELD a nested "dlock exec" of the same
   NAME notices that it would wait for itself; it gives up at once.
   A nested dlock uses the same store: it gets --store as DLOCK_STORE, and
-  --store-file as DLOCK_STORE_FILE. It does not get a URL with a password, because
-  environments are inherited and logged; the nested dlock then fails and says so.
-  Use --store-file.
+  --store-file as DLOCK_STORE_FILE, but an SQLite file always as DLOCK_STORE, by its
+  full path. It does not get a URL with a password, because environments are
+  inherited and logged; the nested dlock then fails and says so. Use --store-file.
 
 The lock
   is renewed every third of the TTL while COMMAND runs, and released when COMMAND
@@ -136,7 +137,7 @@ suppresses both.` + "\n\n" + exitStatusHelp,
 			if err := flags.check(cmd.Flags()); err != nil {
 				return err
 			}
-			names, command, err := splitExecArgs(names, args)
+			names, command, err := splitExecArgs(names, args, cmd.ArgsLenAtDash() == 0)
 			if err != nil {
 				return err
 			}
@@ -193,15 +194,16 @@ func (f *holdFlags) check(given *pflag.FlagSet) error {
 }
 
 // splitExecArgs separates NAME, unless names were given with -a, from COMMAND. Without
-// the "--", a word that looks like a flag is taken for a misplaced flag.
-func splitExecArgs(given, args []string) (names, command []string, err error) {
+// the "--", a word that looks like a flag is taken for a misplaced flag. afterDash says that there was
+// a "--" before args.
+func splitExecArgs(given, args []string, afterDash bool) (names, command []string, err error) {
 	if len(given) == 0 && len(args) == 0 {
 		return nil, nil, usagef("NAME and COMMAND are missing")
 	}
 	command = args
 	if len(given) == 0 {
 		given, command = args[:1], args[1:]
-	} else if len(args) > 1 && args[1] == "--" {
+	} else if len(args) > 1 && args[1] == "--" && !afterDash {
 		return nil, nil, usagef("%[1]s follows the names of -a: write -a %[1]s -- COMMAND [ARG...]", terminal.Quote(args[0]))
 	}
 	switch {

@@ -170,6 +170,8 @@ func TestSeveralNames(t *testing.T) {
 		t.Errorf("something is left:\n%s", r.stdout)
 	}
 
+	b.must(0, "exec", "-a", "b", "-a", "a", "--", "env", "--", "true") // the second "--" is of env
+
 	// All or none, and one that is lost ends the command.
 	holder := b.holder("a")
 	r = b.must(75, "exec", "-n", "-a", "b", "-a", "a", "--", "echo", "no")

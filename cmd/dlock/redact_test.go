@@ -123,10 +123,12 @@ func TestNoPasswordIsShown(t *testing.T) {
 			continue // no environment can have it
 		}
 		env := b.env
-		b.env = append(b.env[:4:4], storeVariable+"="+url)
-		for _, args := range [][]string{{"ls"}, {"doctor"}} {
-			if r := b.dlock(args...); strings.Contains(r.stdout+r.stderr, canary) {
-				t.Errorf("%s=%q dlock %q shows the password:\n%s%s", storeVariable, url, args, r.stdout, r.stderr)
+		for _, variable := range []string{storeVariable, storeFileVariable} {
+			b.env = append(env[:4:4], variable+"="+url)
+			for _, args := range [][]string{{"ls"}, {"doctor"}} {
+				if r := b.dlock(args...); strings.Contains(r.stdout+r.stderr, canary) {
+					t.Errorf("%s=%q dlock %q shows the password:\n%s%s", variable, url, args, r.stdout, r.stderr)
+				}
 			}
 		}
 		b.env = env

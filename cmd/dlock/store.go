@@ -66,12 +66,16 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 	if err == nil {
 		text, err = os.ReadFile(absolute)
 	}
-	if err != nil {
-		return storeChoice{}, usagef("%s: %w", origin, err)
+	clean := stores.NewRedactor(path).Clean // it may be a URL by mistake
+	switch {
+	case err != nil && strings.Contains(path, "://"):
+		return storeChoice{}, usagef("%s is a URL: it has to be the path of a file that contains the URL", origin)
+	case err != nil:
+		return storeChoice{}, usagef("%s: %s", origin, clean(err.Error()))
 	}
 	url := strings.TrimSpace(string(text))
 	if url == "" || strings.ContainsAny(url, "\r\n") {
-		return storeChoice{}, usagef("%s: %s does not contain one store URL on one line", origin, absolute)
+		return storeChoice{}, usagef("%s: %s does not contain one store URL on one line", origin, clean(absolute))
 	}
 	return storeChoice{url: url, flag: flag, file: absolute}, nil
 }
@@ -79,17 +83,18 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 // handOn returns an environment in which a nested dlock uses the same store, without a password of
 // the command line: environments are inherited and logged. shown is the URL without secrets.
 func (c storeChoice) handOn(environment []string, shown string) []string {
-	if !c.flag && c.file == "" {
-		return environment // it contains the store, or the default is used
-	}
 	child := without(environment, storeVariable, storeFileVariable)
 	switch {
+	case c.url == "": // the default
+		return environment
+	case strings.HasPrefix(shown, "sqlite:") && !stores.HasSecret(c.url):
+		return append(child, storeVariable+"="+shown) // valid in every current folder
 	case c.file != "":
 		return append(child, storeFileVariable+"="+c.file)
+	case !c.flag:
+		return environment // it contains the store
 	case stores.HasSecret(c.url):
 		return append(child, storeVariable+"="+withheldScheme+":"+shown)
-	case strings.HasPrefix(shown, "sqlite:"):
-		return append(child, storeVariable+"="+shown) // valid in every current folder
 	}
 	return append(child, storeVariable+"="+c.url)
 }

@@ -96,6 +96,15 @@ func TestNestedExecUsesTheSameStore(t *testing.T) {
 		t.Errorf("%d variables name a store:\n%s", n, r.stdout)
 	}
 	b.must(0, "exec", "job", "--", "dlock", "show", "job") // of the environment
+	env := b.env
+	if err := os.WriteFile(b.path("relative"), []byte("sqlite://./filed.db"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range []string{storeVariable + "=sqlite://./given.db", storeFileVariable + "=relative"} {
+		b.env = append(env[:4:4], variable)
+		b.must(0, "exec", "job", "--", "sh", "-c", "cd / && dlock show job")
+	}
+	b.env = env
 	b.env = slices.DeleteFunc(b.env, func(entry string) bool { return strings.HasPrefix(entry, storeVariable) })
 	r = b.must(0, "exec", "job", "--", "sh", "-c", "dlock show job; env") // the default
 	if strings.Contains(r.stdout, "DLOCK_STORE") {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Context behaves like the context of context.WithTimeout. It starts its timer only
-// when Done is called, which most calls return too early to need.
+// Context behaves like the context of context.WithTimeout, but without a cause. It starts its
+// timer only when Done is called, which most calls return too early to need.
 type Context struct {
 	context.Context // the parent
 	at              time.Time
@@ -38,7 +38,7 @@ func (c *Context) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer == nil {
-		c.timer, c.stop = context.WithDeadline(c.Context, c.at)
+		c.timer, c.stop = context.WithDeadline(withoutCause{c.Context}, c.at)
 		if c.ended {
 			c.stop()
 		}
@@ -71,8 +71,26 @@ func (c *Context) Value(key any) any {
 	if timer != nil { // package context finds its own types this way
 		return timer.Value(key)
 	}
-	return c.Context.Value(key)
+	return withoutCause{c.Context}.Value(key)
 }
+
+// WithoutCause returns a context that ends with ctx, and whose cause is what its Err returns. A store
+// returns the cause as its error. That of a caller may be an error of another lock, such as ErrHeld,
+// and would look like an answer of the store.
+func WithoutCause(ctx context.Context) context.Context {
+	if ctx.Done() == nil {
+		return ctx
+	}
+	return withoutCause{ctx}
+}
+
+type withoutCause struct{ context.Context }
+
+// Value hides from package context what it finds the cause by.
+func (w withoutCause) Value(key any) any { return context.WithoutCancel(w.Context).Value(key) }
+
+// AfterFunc is what package context then uses instead of a goroutine.
+func (w withoutCause) AfterFunc(f func()) func() bool { return context.AfterFunc(w.Context, f) }
 
 // End cancels the context and frees its timer. A nil Context has nothing to end.
 func (c *Context) End() {

@@ -249,9 +249,23 @@ func init() {
 	add(mutant{
 		rule: "a lost lock is not re-entered as if nothing had happened",
 		file: "reentry.go",
-		old:  "cause == nil || errors.Is(cause, ErrLost)",
-		new:  "cause == nil && !errors.Is(cause, ErrLost)",
+		old:  "(h.leases == 0 || !errors.Is(cause, ErrLost))",
+		new:  "true",
 		test: ". TestReentryOfALostLockFails",
+	})
+	add(mutant{
+		rule: "a lost lock that was unlocked can be locked again",
+		file: "reentry.go",
+		old:  "(h.leases == 0 || !errors.Is(cause, ErrLost))",
+		new:  "!errors.Is(cause, ErrLost)",
+		test: ". TestContextOfAnUnlockedLostLockLocksAnew",
+	})
+	add(mutant{
+		rule: "a store does not see why its caller's context ended",
+		file: "internal/deadline/deadline.go",
+		old:  "context.WithoutCancel(w.Context).Value(key)",
+		new:  "w.Context.Value(key)",
+		test: ". TestErrorOfAnotherLockIsNoAnswer",
 	})
 	add(mutant{
 		rule: "a re-entry checks the clock",

@@ -251,11 +251,9 @@ func cancelWaiters(t *testing.T, r Rig) {
 // cancelled.
 func unlockCancelled(t *testing.T, r Rig) {
 	c, contender := r.client(t), r.client(t)
+	unlock(t, r.lockWithRetry(t, contender, warmUpName()))
+	lease := r.lockWithRetry(t, c, "request")
 	ctx, cancel := context.WithCancel(t.Context())
-	lease, err := c.Lock(ctx, "request", dlock.WithTTL(r.TTL))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cancel()
 	if err := lease.Unlock(ctx); err != nil {
 		t.Errorf("Unlock: %v", err)

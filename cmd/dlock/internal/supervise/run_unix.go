@@ -231,7 +231,7 @@ var notForwarded = map[syscall.Signal]bool{
 	syscall.SIGPIPE: true, // dlock's own output
 }
 
-// forwardedSignals returns all other signals, except those that are ignored and stay so.
+// forwardedSignals returns all other signals, except HUP and INT if they are ignored: they stay so.
 func forwardedSignals() []os.Signal {
 	var all []os.Signal
 	for number := syscall.Signal(1); number <= lastSignal; number++ {
