@@ -187,8 +187,8 @@ func init() {
 	add(mutant{
 		rule: "a nested dlock uses the same store",
 		file: "cmd/dlock/store.go",
-		old:  `if !c.flag && c.file == "" {`,
-		new:  `if c.file == "" {`,
+		old:  `case c.url == "": // the default`,
+		new:  `case true:`,
 		test: "cmd/dlock TestNestedExecUsesTheSameStore",
 	})
 	add(mutant{

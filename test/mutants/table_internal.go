@@ -114,6 +114,13 @@ var internalMutants = []mutant{
 		test: "internal/deadline TestContextBehavesLikeWithTimeout",
 	},
 	{
+		rule: "a store does not see why its caller's context ended",
+		file: "internal/deadline/deadline.go",
+		old:  `context.WithoutCancel(w.Context).Value(key)`,
+		new:  `w.Context.Value(key)`,
+		test: ". TestErrorOfAnotherLockIsNoAnswer",
+	},
+	{
 		rule: "a context that has ended is done",
 		file: "internal/deadline/deadline.go",
 		old: `		if c.ended {
