@@ -24,7 +24,7 @@ func TestHangingMasterDelaysNoOther(t *testing.T) {
 	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
 	t.Cleanup(func() { lookup.Close() })
 	hangs, healthy := c.Nodes[0], c.Nodes[1:3]
-	for _, query := range []string{"?read_timeout=30s", "?read_timeout=30s&" + acknowledged} {
+	for _, query := range []string{"?read_timeout=30s", "?read_timeout=30s&" + acknowledgedLate} {
 		store, _ := openURL(t, c.URL()+query)
 		request := func(on *servers.Server) driver.Request {
 			return driver.Request{Name: nameOn(t, lookup, on, query), Owner: driver.NewOwner(), TTL: time.Minute}
@@ -89,7 +89,7 @@ func TestHangingMasterDelaysNoOther(t *testing.T) {
 func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
-	for _, query := range []string{"", "?" + acknowledged} {
+	for _, query := range []string{"", "?" + acknowledgedLate} {
 		const name = "moves"
 		store, _ := openURL(t, c.URL()+query)
 		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
@@ -124,8 +124,8 @@ func TestSharesAreKeptWhileSlotMoves(t *testing.T) {
 	}{
 		{"", shared, false},
 		{"", permits, true},
-		{"?" + acknowledged, driver.Mode{}, false},
-		{"?" + acknowledged, shared, true},
+		{"?" + acknowledgedLate, driver.Mode{}, false},
+		{"?" + acknowledgedLate, shared, true},
 	} {
 		name := fmt.Sprintf("moves-%d", i)
 		store, _ := openURL(t, c.URL()+test.query)

@@ -21,6 +21,9 @@ import (
 // acknowledged are the parameters of a store that waits for a replica.
 const acknowledged = "replicas=1&replica_timeout=500ms"
 
+// acknowledgedLate is for tests in which every replica answers: that of a busy machine may be late.
+const acknowledgedLate = "replicas=1&replica_timeout=2s"
+
 // TestFailover reports what happens when a master dies before its replicas know what it has
 // granted: run it with -v.
 func TestFailover(t *testing.T) {

@@ -236,7 +236,7 @@ func TestSingleServerClientOfManyMastersFails(t *testing.T) {
 	c := servers.RunCluster(t, inMemory...)
 	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
 	t.Cleanup(func() { lookup.Close() })
-	for _, query := range []string{"?protocol=redisson", "?protocol=plain", "?" + acknowledged} {
+	for _, query := range []string{"?protocol=redisson", "?protocol=plain", "?" + acknowledgedLate} {
 		url := "redis://" + c.Nodes[0].Addr() + query
 		store, client := openURL(t, url)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the TTL is 30 s
