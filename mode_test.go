@@ -69,7 +69,8 @@ func TestReadersOfOneProcessShareAnEntry(t *testing.T) {
 		for _, lease := range leases {
 			tokens[lease.Token()] = true
 		}
-		if n := counted.acquires.Load(); n > 20 || len(tokens) != len(leases) {
+		// Each group has twice the tokens of the one before; chance may begin some anew.
+		if n := counted.acquires.Load(); n > int64(len(leases)/4) || len(tokens) != len(leases) {
 			t.Errorf("%d acquisitions in the store and %d tokens for %d leases", n, len(tokens), len(leases))
 		}
 		time.Sleep(time.Minute) // renewals

@@ -114,8 +114,8 @@ type Request struct {
 
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
 	// by itself that the grant is gone (its session ended, the connection
-	// that held it closed), at most once, from any goroutine. Lost returns
-	// soon and does not call the store. If an owner asked several times, the
+	// that held it closed), and before Close ends the grant; at most once,
+	// from any goroutine. Lost returns soon and does not call the store. If an owner asked several times, the
 	// Lost of its last request counts.
 	Lost func()
 }

@@ -286,6 +286,15 @@ func (s closeReleases) Close() error {
 	return s.Store.Close()
 }
 
+// closesSilently is a store whose locks end with it, which it does not report.
+type closesSilently struct{ closeReleases }
+
+func (s closesSilently) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.SessionBound, traits.ReportsLoss = true, true
+	return traits
+}
+
 type moody struct {
 	*memlock.Store
 	used atomic.Bool

@@ -97,7 +97,10 @@ func (s oneExpiry) Acquire(ctx context.Context, req driver.Request) (driver.Gran
 
 func (s oneExpiry) Renew(ctx context.Context, grants []driver.Grant) []error {
 	for _, grant := range grants {
-		s.Store.Renew(ctx, s.shares.get(grant.Name))
+		for _, share := range s.shares.get(grant.Name) {
+			share.TTL = grant.TTL
+			s.Store.Renew(ctx, []driver.Grant{share})
+		}
 	}
 	return s.Store.Renew(ctx, grants)
 }

@@ -90,6 +90,8 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return namesAsker{m} }},
 	{"Close releases the locks", "close",
 		func(m *memlock.Store) driver.Store { return closeReleases{m} }},
+	{"Close does not report that the locks end", "close",
+		func(m *memlock.Store) driver.Store { return closesSilently{closeReleases{m}} }},
 	{"Traits change once the store is used", "traits",
 		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
 

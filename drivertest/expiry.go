@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -72,14 +73,22 @@ var expiryClauses = []clause{
 	},
 	{
 		id:     "close",
-		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. It may be called twice."`,
+		demand: `Store.Close: "releases no locks, unless Traits.SessionBound. It may be called twice."; Request.Lost is called "before Close ends the grant"`,
 		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
-			grant := a.take(p.name("x"), p.ttl)
+			req := p.request(p.name("x"), p.ttl)
+			var reported atomic.Bool
+			if p.traits.ReportsLoss {
+				req.Lost = func() { reported.Store(true) }
+			}
+			grant := a.acquire(req)
 			for range 2 {
 				if err := a.Close(); err != nil {
 					p.failf("Close: %v", err)
 				}
+			}
+			if p.traits.SessionBound && p.traits.ReportsLoss && !reported.Load() {
+				p.failf("Close did not report the loss of %q", grant.Name)
 			}
 			if p.traits.SessionBound {
 				b.soon(p.request(grant.Name, p.ttl), "the session of its holder was closed")

@@ -134,6 +134,7 @@ func (s *Store) Close() error {
 		s.cancel()
 		s.work.Wait()
 		s.workers.Close()
+		s.reportLosses()
 		s.revokeAll()
 		s.conn.Load().close()
 		if s.owned != nil {
@@ -141,6 +142,21 @@ func (s *Store) Close() error {
 		}
 	})
 	return s.closeErr
+}
+
+// reportLosses tells all holders that they are about to lose their locks.
+func (s *Store) reportLosses() {
+	var reports []func()
+	s.mu.Lock()
+	for _, h := range s.keys {
+		if h.held && h.lost != nil {
+			reports = append(reports, h.lost)
+		}
+	}
+	s.mu.Unlock()
+	for _, report := range reports {
+		report()
+	}
 }
 
 // revokeAll revokes all etcd leases, and with them all locks of the store.

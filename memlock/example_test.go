@@ -73,7 +73,7 @@ func ExampleStore_Break() {
 	defer client.Close()
 
 	ctx := context.Background()
-	lease, err := client.Lock(ctx, "report", dlock.WithTTL(30*time.Millisecond))
+	lease, err := client.Lock(ctx, "report", dlock.WithTTL(300*time.Millisecond))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -97,6 +97,13 @@ func isRefusal(err error) bool {
 	return !unanswered(err) && begins(err, "NOPERM", "ERR unknown command")
 }
 
+// noLongerMaster reports whether a server answers that it cannot write the key, and does not name the
+// server that can.
+func noLongerMaster(err error) bool {
+	return err != nil && !unanswered(err) &&
+		slices.ContainsFunc([]string{"READONLY", "MASTERDOWN", "CLUSTERDOWN"}, func(code string) bool { return hasCode(err.Error(), code) })
+}
+
 // unanswered reports whether an error is not a reply of the server. Then the command may still be
 // carried out (mayBeCarriedOut), unless it was neverSent.
 func unanswered(err error) bool {

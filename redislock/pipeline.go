@@ -97,6 +97,8 @@ func (s *sender) send(ctx context.Context, commands []redis.Cmder) (failure, ack
 			// A replica may have taken over. The client itself would search only to repeat commands.
 			s.route.reload(ctx)
 			return err, ackErr
+		case noLongerMaster(err): // over a connection for readers it does not name the new one
+			s.route.reload(ctx)
 		}
 	}
 	return nil, ackErr

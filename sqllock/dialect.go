@@ -165,6 +165,16 @@ func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 	if err := sqldb.CheckPostgres(ctx, db); err != nil {
 		return err
 	}
+	// The server translates names from the client's encoding. To two programs with different ones a
+	// name that is not ASCII would be two rows.
+	var client, server string
+	err := db.QueryRowContext(ctx, `SELECT current_setting('client_encoding'), current_setting('server_encoding')`).Scan(&client, &server)
+	if err == nil && client != "UTF8" && server != "SQL_ASCII" {
+		err = fmt.Errorf("%w: client_encoding is %s; set it to UTF8 for the connections of the store", driver.ErrMisconfigured, client)
+	}
+	if err != nil {
+		return err
+	}
 	return checkColumns(ctx, db, t)
 }
 

@@ -210,6 +210,15 @@ func (s *Store) lose(c *conn) {
 	}
 	c.cancel()
 	locks := s.disown(c)
+	s.reportLosses(locks)
+	s.work.Go(c.discard)
+	if len(locks) > 0 || c.placed.Load() {
+		s.work.Go(func() { s.endLost(c, locks) })
+	}
+}
+
+// reportLosses tells the holders of locks that end with their conn.
+func (s *Store) reportLosses(locks []*heldLock) {
 	var reports []func()
 	s.mu.Lock()
 	for _, h := range locks {
@@ -222,10 +231,6 @@ func (s *Store) lose(c *conn) {
 	for _, report := range reports {
 		report()
 	}
-	s.work.Go(c.discard)
-	if len(locks) > 0 || c.placed.Load() {
-		s.work.Go(func() { s.endLost(c, locks) })
-	}
 }
 
 // closeConn releases all locks on a conn and closes it.
@@ -233,13 +238,16 @@ func (s *Store) closeConn(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	err := c.enter(ctx)
+	var locks []*heldLock
 	if err == nil {
 		defer c.leave()
 		defer time.AfterFunc(callLimit, c.cancel).Stop() // the monitor has ended
+		locks = s.disown(c)
+		s.reportLosses(locks)
 		err = c.call(func(ctx context.Context) error { return sqldb.ExecAll(ctx, c.raw, s.server.releaseAll...) })
 	}
 	if err == nil {
-		for _, h := range s.disown(c) {
+		for _, h := range locks {
 			s.endLock(h, nil)
 		}
 		c.discard()

@@ -174,11 +174,29 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.withLock(func() { s.closed = true })
 		s.cancel(driver.ErrClosed)
+		s.reportLosses()
 		s.disconnect()
 		s.work.Wait()
+		s.reportLosses() // of grants that were under way
 		s.workers.Close()
 	})
 	return nil
+}
+
+// reportLosses tells all holders that they are about to lose their locks.
+func (s *Store) reportLosses() {
+	var reports []func()
+	s.withLock(func() {
+		for _, h := range s.holds {
+			if h.held && h.lost != nil {
+				reports = append(reports, h.lost)
+				h.lost = nil
+			}
+		}
+	})
+	for _, report := range reports {
+		report()
+	}
 }
 
 // detached runs f with a session and explains its errors. If ctx ends first, detached returns,

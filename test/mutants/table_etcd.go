@@ -380,4 +380,12 @@ func init() {
 		new:  `case h.position.isFree():`,
 		test: "test/stores/etcd TestDeletedSharedPlaceIsNotTheLock",
 	})
+	add(mutant{
+		rule: "Close reports the loss of locks before it revokes them",
+		file: "etcdlock/etcdlock.go",
+		old:  `		s.reportLosses()
+`,
+		new:  ``,
+		test: "test/stores/etcd TestConformance/cluster",
+	})
 }

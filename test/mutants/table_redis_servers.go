@@ -148,4 +148,11 @@ if not placed and not redis.call('lpos', queue, place) then`,
 		return finding.Breaking("", finding.OK(check,`,
 		test: "test/stores/redis TestDiagnose/eviction",
 	})
+	add(mutant{
+		rule: "a master that became a replica makes a cluster's client look for the new one",
+		file: "redislock/pipeline.go",
+		old:  `		case noLongerMaster(err): // over`,
+		new:  `		case false && noLongerMaster(err): // over`,
+		test: "test/stores/redis TestClientForReadersFindsTheNewMaster",
+	})
 }

@@ -147,4 +147,14 @@ func init() {
 		new:  `other != h && other.conn == nil`,
 		test: "test/stores/sqlsession TestFailedSharedAttempt",
 	})
+	add(mutant{
+		rule: "Close reports the loss of locks before it releases them",
+		file: "sqlsession/conn.go",
+		old:  `		locks = s.disown(c)
+		s.reportLosses(locks)
+`,
+		new:  `		locks = s.disown(c)
+`,
+		test: "test/stores/sqlsession TestConformance",
+	})
 }

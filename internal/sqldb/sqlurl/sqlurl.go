@@ -189,10 +189,14 @@ func splitHost(text string) (host, port string, err error) {
 
 // parsePostgres makes the DSN of github.com/jackc/pgx/v5/stdlib, which also reads PGHOST,
 // PGUSER and the like. By default it prepares no statements that outlive a query: behind
-// PgBouncer they would belong to another connection.
+// PgBouncer they would belong to another connection. Names are UTF-8, whatever the default of the
+// database is.
 func (u *URL) parsePostgres() {
 	if !u.has("default_query_exec_mode") {
 		u.Parameters = append(u.Parameters, "default_query_exec_mode=exec")
+	}
+	if !u.has("client_encoding") {
+		u.Parameters = append(u.Parameters, "client_encoding=UTF8")
 	}
 	if !u.has("connect_timeout") {
 		u.Parameters = append(u.Parameters, fmt.Sprintf("connect_timeout=%d", int(dialTimeout.Seconds())))

@@ -14,8 +14,8 @@ func TestDSN(t *testing.T) {
 		"mysql://h/db":                                                 "mysql tcp(h:3306)/db?timeout=5s",
 		"MariaDB://:p@[::1]:1/d%2Fb?timeout=1s":                        "mysql :p@tcp([::1]:1)/d%2Fb?timeout=1s",
 		"mysql://u@/db?socket=/s&loc=a/b":                              "mysql u:@unix(/s)/db?loc=a%2Fb&timeout=5s",
-		"postgres://u:p%40@a,b/db?sslmode=x":                           "pgx postgres://u:p%40@a,b/db?sslmode=x&default_query_exec_mode=exec&connect_timeout=5",
-		"postgresql:///db?default_query_exec_mode=e&connect_timeout=1": "pgx postgres:///db?default_query_exec_mode=e&connect_timeout=1",
+		"postgres://u:p%40@a,b/db?sslmode=x":                           "pgx postgres://u:p%40@a,b/db?sslmode=x&default_query_exec_mode=exec&client_encoding=UTF8&connect_timeout=5",
+		"postgresql:///db?default_query_exec_mode=e&connect_timeout=1": "pgx postgres:///db?default_query_exec_mode=e&connect_timeout=1&client_encoding=UTF8",
 	} {
 		u, err := Parse(raw)
 		if err != nil {

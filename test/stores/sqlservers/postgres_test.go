@@ -93,6 +93,15 @@ func askForPasswords(t *testing.T, s target, server *servers.Server) {
 	})
 }
 
+// TestUnfitEncoding: to a program with another encoding a name that is not ASCII would be another row.
+func TestUnfitEncoding(t *testing.T) {
+	only(t, postgres, func(t *testing.T) {
+		postgres.eachScheme(t, func(t *testing.T, s target) {
+			s.with("client_encoding=LATIN1").mustBeRejected(t, "client_encoding is LATIN1")
+		})
+	})
+}
+
 // pooled is a store behind PgBouncer in transaction mode, on a server of its own.
 func pooled(t testing.TB, parameters ...string) target {
 	t.Helper()

@@ -1,0 +1,61 @@
+package redis
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+)
+
+// In these tests a master becomes a replica, and its connections stay open.
+
+// TestDemotedMasterBehindAnAddressIsLeft: the address of a server leads to another one. Calls over the
+// old connections fail once.
+func TestDemotedMasterBehindAnAddressIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		both := servers.RunGroup(t, 2, servers.Redis, inMemory...)
+		p := proxy.Run(t, both[0].Addr())
+		store, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
+		acquireAndRelease(t, store, "x")
+		host, port, err := net.SplitHostPort(both[1].Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := clients(t, both[0].Addr())[0].ReplicaOf(t.Context(), host, port).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p.Redirect(both[1].Addr())
+		for range 3 {
+			if _, err = store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: the third attempt: %v", protocol, err)
+		}
+	}
+}
+
+// TestClientForReadersFindsTheNewMaster: over a connection for readers the old master of a cluster does
+// not name the new one.
+func TestClientForReadersFindsTheNewMaster(t *testing.T) {
+	t.Parallel()
+	top, _, failover := clusterToFailOver(t)
+	store, _ := openURL(t, top.url+"?read_only=true")
+	acquireAndRelease(t, store, failedOver)
+	if err := failover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	eventually(t, "the store finds the new master", func() bool {
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: failedOver, Owner: driver.NewOwner(), TTL: time.Minute})
+		return err == nil && store.Release(t.Context(), grant) == nil
+	})
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("the new master was found after %v", took)
+	}
+}
