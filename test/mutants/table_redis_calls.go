@@ -86,8 +86,8 @@ func init() {
 	add(mutant{
 		rule: "the token of an attempt whose answer was lost is unconfirmed",
 		file: "redislock/acquire.go",
-		old:  "	s.unconfirmed.add(req.Owner, proposed, req.TTL)\n	if failed == nil {",
-		new:  "	if failed == nil {",
+		old:  "	s.unconfirmed.add(req.Owner, proposed, req.TTL)\n	if failed == nil ||",
+		new:  "	if failed == nil ||",
 		test: "test/stores/redis TestTokenRisesAfterALostAnswer",
 	})
 	add(mutant{
