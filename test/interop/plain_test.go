@@ -21,7 +21,7 @@ func TestPlain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sharePlain(t, func(t testing.TB) plain {
-				client := connect(t, servers.Run(t, servers.Redis))
+				client := connect(t, servers.Run(t, servers.Redis, "--appendonly", "no")) // a shared disk may be slow
 				return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newPeer(t, client), shortTTL}
 			})
 		})

@@ -24,7 +24,7 @@ func TestRedisPy(t *testing.T) {
 	t.Run("shared", func(t *testing.T) {
 		t.Parallel()
 		sharePlain(t, func(t testing.TB) plain {
-			server := servers.Run(t, servers.Redis)
+			server := servers.Run(t, servers.Redis, withoutDisk...)
 			client := connect(t, server)
 			return plain{client, newClient(t, newStore(t, client, redislock.Plain)), newRedisPy(t, server), shortTTL}
 		})
