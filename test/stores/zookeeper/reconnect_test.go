@@ -155,13 +155,13 @@ func raiseZxid(requests []byte) bool {
 func TestShorterTimeoutAfterReconnection(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	store, p := throughProxy(t, server, "?timeout=20s")
+	store, p := throughProxy(t, server, "?timeout=40s")
 	other := open(t, server.URL())
 	req, lost := request("x"), make(chan struct{})
 	req.Lost = func() { close(lost) }
 	grant := acquire(t, store, req)
 	short := request("short")
-	short.TTL = 3 * time.Second // three quarters of the shorter timeout
+	short.TTL = 15 * time.Second // three quarters of the shorter timeout
 	kept := acquire(t, store, short)
 	shortened := p.OnRequest(shortenTimeout, nil)
 	p.Reset()
@@ -184,12 +184,12 @@ func TestShorterTimeoutAfterReconnection(t *testing.T) {
 	release(t, other, acquire(t, other, request("x")))
 }
 
-// shortenTimeout finds the client's request for a session, and asks for a timeout of 4 seconds.
+// shortenTimeout finds the client's request for a session, and asks for a timeout of 20 seconds.
 func shortenTimeout(request []byte) bool {
 	const connectLength, timeout = 44, 16
 	if len(request) < 4+connectLength || binary.BigEndian.Uint64(request) != connectLength<<32 {
 		return false
 	}
-	binary.BigEndian.PutUint32(request[timeout:], 4000)
+	binary.BigEndian.PutUint32(request[timeout:], 20_000)
 	return true
 }

@@ -177,12 +177,12 @@ func TestRefusedOwnerDoesNotTakeAnothersNode(t *testing.T) {
 	defer stop()
 	// The second transaction about the name is the removal.
 	happened := make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
 	p.OnRequest(sends(opMulti, name), func(*proxy.Conn) {
 		lost := p.LoseReply(sends(opMulti, name), false)
-		go func() { <-lost; close(happened) }()
+		go func() { <-lost; cancel(); close(happened) }()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
 	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire whose node could not be removed: %v", err)
 	}
