@@ -72,7 +72,8 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, "--quota-backend-bytes", "200000")
 	raw := rawClient(t, server.URL())
-	client := newClient(t, server.URL(), faultTTL)
+	client := dlock.New(newStore(t, server.URL()), &dlock.Options{TTL: faultTTL, RequestTimeout: 5 * time.Second}) // a busy disk is slow
+	t.Cleanup(func() { _ = client.Close() })
 	kept := lockAnyhow(t, client, "kept")
 	fill := strings.Repeat("x", 10_000)
 	var err error
@@ -82,7 +83,7 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("filling the server: %v", err)
 	}
-	other := newClient(t, server.URL(), faultTTL)
+	other := newClient(t, server.URL(), longTTL)
 	_, err = other.Lock(t.Context(), "refused")
 	failsWith(t, err, "no space")
 	_, err = client.Lock(t.Context(), "refused", dlock.WithFair())
