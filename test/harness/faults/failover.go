@@ -104,9 +104,11 @@ func unacknowledgedLeaderDies(t *testing.T, r Rig) {
 		t.Errorf("the lease that was acknowledged: %v", err)
 	}
 	unlock(t, kept)
-	if token := r.mustBeFree(t, "acknowledged", "it was unlocked"); token <= kept.Token() {
-		t.Errorf("token %d after %d", token, kept.Token())
+	again := r.lockWithRetry(t, contender, "acknowledged", dlock.WithWait(r.TTL)) // less than failoverTTL
+	if again.Token() <= kept.Token() {
+		t.Errorf("token %d after %d", again.Token(), kept.Token())
 	}
+	unlock(t, again)
 }
 
 // lockWithRetry repeats Lock while the store is unreachable.

@@ -166,14 +166,22 @@ func (r Rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Opti
 // the lock was granted already.
 func (r Rig) acquireWhenFree(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
 	t.Helper()
+	grant, _, at = r.acquireTimed(t, store, name)
+	return grant, at
+}
+
+// acquireTimed is acquireWhenFree, and returns also when it asked: the lock was granted after that.
+func (r Rig) acquireTimed(t testing.TB, store driver.Store, name string) (grant driver.Grant, asked time.Time, at int64) {
+	t.Helper()
 	req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: r.TTL}
 	deadline := time.Now().Add(10*r.TTL + limit)
 	for {
+		asked = time.Now()
 		grant, err := store.Acquire(t.Context(), req)
 		at = history.Now()
 		switch {
 		case err == nil:
-			return grant, at
+			return grant, asked, at
 		case !errors.Is(err, driver.ErrHeld):
 			t.Fatalf("Acquire(%q): %v", name, err)
 		case time.Now().After(deadline):

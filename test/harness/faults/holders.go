@@ -238,8 +238,8 @@ func cancelWaiters(t *testing.T, r Rig) {
 		}
 	}
 	unlock(t, lease)
-	for _, opts := range modes { // the waiters have left the queue
-		next, err := holder.Lock(t.Context(), "cancelled", append(opts, dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))...)
+	for _, opts := range modes { // the waiters have left the queue, or are about to
+		next, err := holder.Lock(t.Context(), "cancelled", append(opts, dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL*3/4))...)
 		if err != nil {
 			t.Fatalf("Lock after the waiters gave up: %v", err)
 		}

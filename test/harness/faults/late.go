@@ -17,7 +17,8 @@ func lateUnlock(t *testing.T, r Rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.shortTimeout()), r.open(t)
 	through.warm(t, c)
-	lease := r.lock(t, c, "late-unlock", dlock.WithFixedTTL(r.TTL)) // no renewal precedes the unlock
+	// No renewal precedes the unlock. A busy machine may exceed the short timeout.
+	lease := r.lockWithRetry(t, c, "late-unlock", dlock.WithFixedTTL(r.TTL))
 	held := p.OnRequest(mentions("late-unlock"), func(*proxy.Conn) { p.Hold() })
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Unlock without an answer: %v", err)
@@ -63,8 +64,7 @@ func (r Rig) renewsLate(t *testing.T) (inTime bool) {
 	lease, p := r.holdRenewal(t, "late-renewal")
 	store := r.open(t)
 	asker := r.open(t)
-	grant, _ := r.acquireWhenFree(t, store, "late-renewal")
-	start := time.Now()
+	grant, start, _ := r.acquireTimed(t, store, "late-renewal")
 	unlockLost(t, lease)
 	wait(t, r.TTL*3/4)
 	p.Deliver()
@@ -72,7 +72,7 @@ func (r Rig) renewsLate(t *testing.T) (inTime bool) {
 	early, err := asker.Acquire(t.Context(), driver.Request{Name: "late-renewal", Owner: driver.NewOwner(), TTL: r.TTL})
 	held, refused := errors.AsType[*driver.HeldError](err)
 	switch {
-	case err == nil && time.Since(start) >= r.TTL*15/16: // it was granted a moment before start
+	case err == nil && time.Since(start) >= r.TTL*15/16: // the machine was slow; clocks may differ a little
 		if err := asker.Release(t.Context(), early); err != nil {
 			t.Errorf("Release: %v", err)
 		}
