@@ -82,12 +82,13 @@ func TestSentinelCutReplicationLosesLaterWrites(t *testing.T) {
 		cable = newRelay(t, master)
 		return cable.Addr().String()
 	}})
-	ctx := limit(t)
 	master := s.Servers[0]
 	acknowledged(t, master, "kept", replicaCount)
 	cable.cut()
 	acknowledged(t, master, "lost", 0)
 	try(t, master.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // sentinels repeat a failed election after a minute
+	defer cancel()
 	promoted, err := s.WaitFailover(ctx, master)
 	if err != nil {
 		t.Fatal(err)
