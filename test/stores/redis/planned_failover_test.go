@@ -50,10 +50,7 @@ const failedOver = "{planned}"
 
 func clusterToFailOver(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
 	c := servers.RunCluster(t, inMemory...)
-	old, err := c.Master(t.Context(), failedOver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := agreedMaster(t, c, failedOver)
 	replica := c.Nodes[slices.Index(c.Nodes, old)+3]
 	return topology{c.URL(), clients(t, c.Nodes.Addrs()...)}, func(context.Context) error { return nil }, func(ctx context.Context) error {
 		if err := clients(t, replica.Addr())[0].ClusterFailover(ctx).Err(); err != nil {
@@ -66,6 +63,17 @@ func clusterToFailOver(t *testing.T) (top topology, prepare, failover func(conte
 	}
 }
 
+// agreedMaster waits until all nodes know the master of a key: a slow node may be suspected.
+func agreedMaster(t *testing.T, c *servers.Cluster, key string) (master *servers.Server) {
+	t.Helper()
+	eventually(t, "the nodes agree on the master", func() bool {
+		var err error
+		master, err = c.Master(t.Context(), key)
+		return err == nil
+	})
+	return master
+}
+
 func sentinelToFailOver(t *testing.T) (top topology, prepare, failover func(context.Context) error) {
 	s := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory})
 	old := s.Servers[0]
@@ -74,13 +82,19 @@ func sentinelToFailOver(t *testing.T) (top topology, prepare, failover func(cont
 		return nil
 	}
 	return topology{s.URL(), clients(t, old.Addr())}, prepare, func(ctx context.Context) error {
-		if err := clients(t, s.Sentinels[0].Addr())[0].Do(ctx, "sentinel", "failover", servers.MasterName).Err(); err != nil {
-			return err
+		sentinel := clients(t, s.Sentinels[0].Addr())[0]
+		for { // Sentinel gives up a failover that takes a slow machine too long
+			order := sentinel.Do(ctx, "sentinel", "failover", servers.MasterName).Err()
+			patience, cancel := context.WithTimeout(ctx, 10*time.Second)
+			_, err := s.WaitFailover(patience, old)
+			cancel()
+			if err == nil {
+				return s.WaitSettled(ctx)
+			}
+			if ctx.Err() != nil {
+				return errors.Join(order, err)
+			}
 		}
-		if _, err := s.WaitFailover(ctx, old); err != nil {
-			return err
-		}
-		return s.WaitSettled(ctx)
 	}
 }
 

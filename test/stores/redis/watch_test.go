@@ -127,10 +127,7 @@ func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	old, err := c.Master(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := agreedMaster(t, c, name)
 	const channel = "redisson_lock__channel:{" + name + "}"
 	before := clients(t, old.Addr())[0]
 	eventually(t, "both are subscribed", func() bool {
