@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -124,7 +125,7 @@ func TestNoPasswordIsShown(t *testing.T) {
 		}
 		env := b.env
 		for _, variable := range []string{storeVariable, storeFileVariable} {
-			b.env = append(env[:4:4], variable+"="+url)
+			b.env = slices.Concat(env[:4], []string{variable + "=" + url})
 			for _, args := range [][]string{{"ls"}, {"doctor"}} {
 				if r := b.dlock(args...); strings.Contains(r.stdout+r.stderr, canary) {
 					t.Errorf("%s=%q dlock %q shows the password:\n%s%s", variable, url, args, r.stdout, r.stderr)

@@ -101,7 +101,7 @@ func TestNestedExecUsesTheSameStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, variable := range []string{storeVariable + "=sqlite://./given.db", storeFileVariable + "=relative"} {
-		b.env = append(env[:4:4], variable)
+		b.env = slices.Concat(env[:4], []string{variable})
 		b.must(0, "exec", "job", "--", "sh", "-c", "cd / && dlock show job")
 	}
 	b.env = env
