@@ -383,7 +383,7 @@ func init() {
 	add(mutant{
 		rule: "Close reports the loss of locks before it revokes them",
 		file: "etcdlock/etcdlock.go",
-		old:  `		s.reportLosses()
+		old: `		s.reportLosses()
 `,
 		new:  ``,
 		test: "test/stores/etcd TestConformance/cluster",

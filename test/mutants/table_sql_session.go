@@ -150,10 +150,10 @@ func init() {
 	add(mutant{
 		rule: "Close reports the loss of locks before it releases them",
 		file: "sqlsession/conn.go",
-		old:  `		locks = s.disown(c)
+		old: `		locks = s.disown(c)
 		s.reportLosses(locks)
 `,
-		new:  `		locks = s.disown(c)
+		new: `		locks = s.disown(c)
 `,
 		test: "test/stores/sqlsession TestConformance",
 	})

@@ -339,12 +339,12 @@ func init() {
 	add(mutant{
 		rule: "Close reports the loss of locks before it ends the session",
 		file: "zklock/zklock.go",
-		old:  `		s.reportLosses()
+		old: `		s.reportLosses()
 		s.disconnect()
 		s.work.Wait()
 		s.reportLosses() // of grants that were under way
 `,
-		new:  `		s.disconnect()
+		new: `		s.disconnect()
 		s.work.Wait()
 `,
 		test: "test/stores/zookeeper TestConformance/single",
