@@ -14,7 +14,8 @@ import (
 // comes in between. Waiting shared callers are admitted. All leases that re-entered the lock
 // are shared from then on. Token and context stay. A shared lease stays as it is. If Downgrade
 // fails, the lease counts as shared, because the store may have changed it; Downgrade may be
-// called again. If the lock was lost or unlocked, the error wraps [ErrNotHeld].
+// called again. If the lock was lost or unlocked, the error wraps [ErrNotHeld]; if ctx ended, it wraps
+// the cause of ctx.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	h := l.hold
 	c := h.client

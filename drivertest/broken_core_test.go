@@ -295,6 +295,28 @@ func (s closesSilently) Traits() driver.Traits {
 	return traits
 }
 
+// reportsLate is the same, but reports when the locks have ended.
+type reportsLate struct {
+	closesSilently
+	lost *[]func()
+}
+
+func (s reportsLate) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if req.Lost != nil {
+		*s.lost = append(*s.lost, req.Lost)
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s reportsLate) Close() error {
+	err := s.closesSilently.Close()
+	for _, lost := range *s.lost {
+		lost()
+	}
+	*s.lost = nil
+	return err
+}
+
 type moody struct {
 	*memlock.Store
 	used atomic.Bool

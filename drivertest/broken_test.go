@@ -92,6 +92,10 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return closeReleases{m} }},
 	{"Close does not report that the locks end", "close",
 		func(m *memlock.Store) driver.Store { return closesSilently{closeReleases{m}} }},
+	{"Close reports that the locks have ended", "close",
+		func(m *memlock.Store) driver.Store {
+			return reportsLate{closesSilently{closeReleases{m}}, new([]func())}
+		}},
 	{"Traits change once the store is used", "traits",
 		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
 

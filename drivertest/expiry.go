@@ -77,9 +77,13 @@ var expiryClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			sent := time.Now()
 			req := p.request(p.name("x"), p.ttl)
-			var reported atomic.Bool
+			var reported, free atomic.Bool
 			if p.traits.ReportsLoss {
-				req.Lost = func() { reported.Store(true) }
+				req.Lost = func() {
+					_, err := b.Acquire(p.ctx, p.request(req.Name, p.ttl))
+					free.Store(err == nil)
+					reported.Store(true)
+				}
 			}
 			grant := a.acquire(req)
 			for range 2 {
@@ -87,8 +91,11 @@ var expiryClauses = []clause{
 					p.failf("Close: %v", err)
 				}
 			}
-			if p.traits.SessionBound && p.traits.ReportsLoss && !reported.Load() {
+			switch {
+			case p.traits.SessionBound && p.traits.ReportsLoss && !reported.Load():
 				p.failf("Close did not report the loss of %q", grant.Name)
+			case free.Load():
+				p.failf("%q was free before Close reported its loss", grant.Name)
 			}
 			if p.traits.SessionBound {
 				b.soon(p.request(grant.Name, p.ttl), "the session of its holder was closed")

@@ -128,13 +128,11 @@ const closeLimit = 3 * time.Second
 // client that was given to New stays open.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.mu.Lock()
-		s.closed = true
-		s.mu.Unlock()
+		s.reportLosses(func() { s.closed = true })
 		s.cancel()
 		s.work.Wait()
 		s.workers.Close()
-		s.reportLosses()
+		s.reportLosses(func() {}) // of grants that were under way
 		s.revokeAll()
 		s.conn.Load().close()
 		if s.owned != nil {
@@ -144,19 +142,20 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// reportLosses tells all holders that they are about to lose their locks.
-func (s *Store) reportLosses() {
-	var reports []func()
+// reportLosses tells all holders that they are about to lose their locks, after it called f under the
+// mutex.
+func (s *Store) reportLosses(f func()) {
+	var reports sync.WaitGroup
 	s.mu.Lock()
+	f()
 	for _, h := range s.keys {
 		if h.held && h.lost != nil {
-			reports = append(reports, h.lost)
+			reports.Go(h.lost)
+			h.lost = nil
 		}
 	}
 	s.mu.Unlock()
-	for _, report := range reports {
-		report()
-	}
+	reports.Wait()
 }
 
 // revokeAll revokes all etcd leases, and with them all locks of the store.

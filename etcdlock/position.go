@@ -51,7 +51,10 @@ func (s *Store) outcomeFromWatch(h *hold, req *driver.Request) (outcome, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.waiters[h.holdID]
-	if w == nil {
+	switch {
+	case s.closed: // Close would not report the loss of a grant
+		return outcome{err: driver.ErrClosed}, true
+	case w == nil:
 		return outcome{}, false
 	}
 	first := !w.asked

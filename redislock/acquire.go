@@ -185,7 +185,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	}
 	// The transaction failed, or the counter was ahead of the clock.
 	s.unconfirmed.add(req.Owner, proposed, req.TTL)
-	if failed == nil || noLongerMaster(failed) { // go-redis leaves such a server after a single command only
+	if failed == nil || noLongerMaster(failed) { // go-redis leaves such a server after a command alone
 		return s.acquireByClock(ctx, key, req, holder, proposed)
 	}
 	if granted {

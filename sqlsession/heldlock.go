@@ -79,11 +79,11 @@ func (s *Store) extendLocked(h *heldLock, ttl time.Duration) {
 }
 
 // hold records that the server has granted the lock on its conn. It reports false if the
-// conn was lost meanwhile: then the lock ends with the session.
+// conn was lost, or the store closed, meanwhile: then the lock ends with the session.
 func (s *Store) hold(h *heldLock, token uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.conn.dead.Load() {
+	if h.conn.dead.Load() || s.closed {
 		return false
 	}
 	h.phase, h.token = held, token

@@ -59,6 +59,8 @@ func (s *Store) recordGrant(h *hold, req *driver.Request, at position) (driver.G
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.closed: // Close would not report the loss of the grant
+		return driver.Grant{}, driver.ErrClosed
 	case h.node == "" || h.session != s.sessionID.Load():
 		return driver.Grant{}, fmt.Errorf("%w: the session ended", driver.ErrUnreachable)
 	case h.released:

@@ -172,31 +172,29 @@ func (s *Store) offersModes() bool { return s.opts.Order == Fair && !s.opts.Excl
 // server can be reached, the session ends by its timeout.
 func (s *Store) Close() error {
 	s.once.Do(func() {
-		s.withLock(func() { s.closed = true })
+		s.endHolds()
 		s.cancel(driver.ErrClosed)
-		s.reportLosses()
 		s.disconnect()
 		s.work.Wait()
-		s.reportLosses() // of grants that were under way
 		s.workers.Close()
 	})
 	return nil
 }
 
-// reportLosses tells all holders that they are about to lose their locks.
-func (s *Store) reportLosses() {
-	var reports []func()
+// endHolds lets the store grant nothing more, and tells all holders that they are about to lose their
+// locks.
+func (s *Store) endHolds() {
+	var reports sync.WaitGroup
 	s.withLock(func() {
+		s.closed = true
 		for _, h := range s.holds {
 			if h.held && h.lost != nil {
-				reports = append(reports, h.lost)
+				reports.Go(h.lost)
 				h.lost = nil
 			}
 		}
 	})
-	for _, report := range reports {
-		report()
-	}
+	reports.Wait()
 }
 
 // detached runs f with a session and explains its errors. If ctx ends first, detached returns,

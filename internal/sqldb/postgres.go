@@ -37,6 +37,7 @@ var postgresFailures = map[string]Failure{
 	"42P01": {Missing: true, Meaning: "a table is missing: let the store create it, or run the statements that sqllock.Schema returns"},
 	"42703": {Missing: true, Meaning: "a table is not as expected: compare it with what sqllock.Schema returns", Kind: driver.ErrMisconfigured},
 	"42704": {Meaning: "the server knows no such parameter", Kind: driver.ErrMisconfigured},
+	"22P05": {Meaning: "the encoding of the database lacks a character of the name or of the holder's description", Kind: driver.ErrMisconfigured},
 	"42501": {Meaning: "the user lacks a right: it needs SELECT, INSERT, UPDATE and DELETE on the tables, which can be created by hand with what sqllock.Schema returns", Kind: driver.ErrDenied},
 	"28P01": {Meaning: "wrong user or password", Kind: driver.ErrDenied},
 	"28000": {Meaning: "the server does not let this user in", Kind: driver.ErrDenied},

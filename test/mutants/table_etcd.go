@@ -383,9 +383,8 @@ func init() {
 	add(mutant{
 		rule: "Close reports the loss of locks before it revokes them",
 		file: "etcdlock/etcdlock.go",
-		old: `		s.reportLosses()
-`,
-		new:  ``,
+		old:  `reports.Go(h.lost)`,
+		new:  `_ = h.lost`,
 		test: "test/stores/etcd TestConformance/cluster",
 	})
 }

@@ -339,14 +339,8 @@ func init() {
 	add(mutant{
 		rule: "Close reports the loss of locks before it ends the session",
 		file: "zklock/zklock.go",
-		old: `		s.reportLosses()
-		s.disconnect()
-		s.work.Wait()
-		s.reportLosses() // of grants that were under way
-`,
-		new: `		s.disconnect()
-		s.work.Wait()
-`,
+		old:  `reports.Go(h.lost)`,
+		new:  `_ = h.lost`,
 		test: "test/stores/zookeeper TestConformance/single",
 	})
 }

@@ -134,7 +134,7 @@ func (r *Redactor) learnUserinfo(info string) {
 // plainParameters are the parameters whose values are not secret.
 var plainParameters = []string{
 	"protocol", "scheme", "order", "table_prefix", "tls", "sslmode", "default_query_exec_mode", "sentinel_username",
-	"charset", "collation", "application_name", "user", "host", "port", "dbname",
+	"charset", "client_encoding", "collation", "application_name", "user", "host", "port", "dbname",
 }
 
 // fileParameters are paths of files. A value that is no path may be the content of the file.
