@@ -298,22 +298,28 @@ func (s closesSilently) Traits() driver.Traits {
 // reportsLate is the same, but reports when the locks have ended.
 type reportsLate struct {
 	closesSilently
-	lost *[]func()
+	mu   sync.Mutex
+	lost []func()
 }
 
-func (s reportsLate) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+func (s *reportsLate) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if req.Lost != nil {
-		*s.lost = append(*s.lost, req.Lost)
+		s.mu.Lock()
+		s.lost = append(s.lost, req.Lost)
+		s.mu.Unlock()
 	}
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s reportsLate) Close() error {
+func (s *reportsLate) Close() error {
 	err := s.closesSilently.Close()
-	for _, lost := range *s.lost {
-		lost()
+	s.mu.Lock()
+	lost := s.lost
+	s.lost = nil
+	s.mu.Unlock()
+	for _, report := range lost {
+		report()
 	}
-	*s.lost = nil
 	return err
 }
 

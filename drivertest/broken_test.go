@@ -94,7 +94,7 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return closesSilently{closeReleases{m}} }},
 	{"Close reports that the locks have ended", "close",
 		func(m *memlock.Store) driver.Store {
-			return reportsLate{closesSilently{closeReleases{m}}, new([]func())}
+			return &reportsLate{closesSilently: closesSilently{closeReleases{m}}}
 		}},
 	{"Traits change once the store is used", "traits",
 		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
