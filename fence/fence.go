@@ -20,6 +20,8 @@
 // The rules:
 //   - Every writer of the row holds a lock of the same name and writes with its token. Tokens
 //     of different names, or of different stores, cannot be compared.
+//   - What the write depends on is read after the row has the token: in Do's function, or after Advance.
+//     Until then the row accepts a former holder, whose commit may be late.
 //   - Other writes of the same transaction are protected together with the row. Work outside
 //     of the transaction, such as a call to another service, is not.
 //   - A row that is deleted forgets its token.
@@ -188,7 +190,7 @@ type Beginner interface {
 }
 
 // Do calls write in a transaction that begins with [Guard.Advance], and commits
-// it. If the row rejects the token, Do does not call write. If write fails, Do rolls everything
+// it. Read in write what it depends on, even if you have read it before. If the row rejects the token, Do does not call write. If write fails, Do rolls everything
 // back and returns the error as it is.
 func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)

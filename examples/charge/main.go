@@ -110,22 +110,35 @@ func (s *shop) charge(ctx context.Context, order int) error {
 
 func (s *shop) chargeOnce(lease *dlock.Lease, order int) error {
 	ctx := lease.Context() // done when the lock is lost: no work continues without the lock
-	var paid bool
-	if err := s.db.QueryRowContext(ctx, "SELECT paid FROM orders WHERE id = $1", order).Scan(&paid); err != nil || paid {
+	if paid, err := isPaid(ctx, s.db, order); err != nil || paid {
 		return err
 	}
 	amount, err := s.price(ctx, order)
 	if err != nil {
 		return err
 	}
-	// A process that was paused above has a token that is too small by now.
+	// If this process was paused above, the row may have a larger token by now, and rejects this one.
 	return s.orders.Do(ctx, s.db, order, lease.Token(), func(tx *sql.Tx) error {
+		// Until the row had this token, the commit of a former holder could still arrive.
+		if paid, err := isPaid(ctx, tx, order); err != nil || paid {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO charges (order_id, amount) VALUES ($1, $2)", order, amount); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE orders SET paid = true WHERE id = $1", order)
 		return err
 	})
+}
+
+// queryer is a database or a transaction.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func isPaid(ctx context.Context, db queryer, order int) (paid bool, err error) {
+	err = db.QueryRowContext(ctx, "SELECT paid FROM orders WHERE id = $1", order).Scan(&paid)
+	return paid, err
 }
 
 // price asks another service, which may be slow.

@@ -18,6 +18,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/pause"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -83,6 +84,45 @@ func TestChargeByAPausedService(t *testing.T) {
 		}
 	case <-time.After(limit):
 		t.Fatal("the service that was paused does not answer")
+	}
+	if n := shop.charges(t, 1); n != 1 {
+		t.Errorf("the order was charged %d times", n)
+	}
+}
+
+// TestChargeBesideALateCommit checks that a service does not charge an order that a former holder has
+// just paid: its commit arrives when the lock has been lost, and after the service found the order
+// unpaid. The row has not seen the larger token by then, and so accepts it.
+func TestChargeBesideALateCommit(t *testing.T) {
+	t.Parallel()
+	shop := openShop(t)
+	service := shop.start(t)
+	former, err := shop.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Rollback()
+	for _, statement := range []string{
+		"UPDATE orders SET fence = 1, paid = true WHERE id = 1", // Redis grants larger tokens
+		"INSERT INTO charges (order_id, amount) VALUES (1, 100)",
+	} {
+		if _, err := former.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer := make(chan string, 1)
+	close(shop.answer)
+	go func() { answer <- service.charge(t.Context(), 1) }()
+	await.Until(t, "the service waits for the row", func() bool {
+		var waiting int
+		err := shop.db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting)
+		return err == nil && waiting > 0
+	})
+	if err := former.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answer; got != "200 paid" {
+		t.Errorf("the service answers %q", got)
 	}
 	if n := shop.charges(t, 1); n != 1 {
 		t.Errorf("the order was charged %d times", n)
