@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 		}
 		seen := make(map[hold]bool)
 		err := s.scan(ctx, prefix, func(keys []string) (more bool, err error) {
-			infos, err := s.inspect(ctx, s.lockKeys(keys, prefix))
+			infos, err := s.inspect(ctx, s.lockKeys(keys, prefix), false)
 			for _, info := range infos {
 				if id := (hold{info.Name, info.Token}); !seen[id] {
 					seen[id] = true
@@ -49,7 +49,7 @@ func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error
 	if err := s.begin(ctx); err != nil {
 		return driver.Info{}, false, err
 	}
-	infos, err := s.inspect(ctx, []string{s.keyOf(name)})
+	infos, err := s.inspect(ctx, []string{s.keyOf(name)}, true)
 	if err != nil || len(infos) == 0 {
 		return driver.Info{}, false, err
 	}
@@ -106,11 +106,12 @@ func (s *Store) lockKeys(keys []string, prefix string) []string {
 	})
 }
 
-// inspect describes the keys that are locks, in two round trips.
-func (s *Store) inspect(ctx context.Context, keys []string) (infos []driver.Info, err error) {
+// inspect describes the keys that are locks, in two round trips. named says that the caller asked for
+// the names of the keys.
+func (s *Store) inspect(ctx context.Context, keys []string, named bool) (infos []driver.Info, err error) {
 	runs := make([]*scriptRun, len(keys))
 	for i, key := range keys {
-		runs[i] = &scriptRun{keys: []string{key, s.counterOf(key)}}
+		runs[i] = &scriptRun{keys: []string{key, s.counterOf(key)}, args: []any{named}}
 		if s.protocol == Redisson {
 			runs[i].keys = append(runs[i].keys, derivedKey(queuePrefix, key))
 		}

@@ -50,3 +50,31 @@ func TestBreakAnotherProgramsLock(t *testing.T) {
 		}
 	}
 }
+
+// TestFindAnotherProgramsLock: a lock of another program is found by its name and can be broken, also
+// if dlock has never used the name. List, which sees all strings of a server, leaves such names out.
+func TestFindAnotherProgramsLock(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	raw := clients(t, server.Addr())[0]
+	_, client := openURL(t, server.URL()+"?protocol=plain")
+	if err := raw.Set(t.Context(), "stuck", "secret of another", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "stuck"); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("TryLock: %v; want ErrHeld", err)
+	}
+	info, held, err := client.Find(t.Context(), "stuck")
+	if err != nil || !held || info.Token == 0 || info.Holder != (driver.Holder{}) {
+		t.Fatalf("Find: %+v, %v, %v; want a holder that is only a number", info, held, err)
+	}
+	for info := range client.Locks(t.Context(), "") {
+		t.Errorf("listed is %+v", info)
+	}
+	if err := client.Break(t.Context(), "stuck", info.Token); err != nil {
+		t.Errorf("Break: %v", err)
+	}
+	if _, held, err := client.Find(t.Context(), "stuck"); held || err != nil {
+		t.Errorf("after Break Find returns %v, %v", held, err)
+	}
+}
