@@ -198,6 +198,8 @@ func heldText(mode driver.Mode, holder driver.Holder) string {
 		return fmt.Sprintf("held %d times, which is its limit, once by %s", mode.Limit, holder)
 	case mode.Shared:
 		return fmt.Sprintf("held shared by %s", holder)
+	case holder == driver.Holder{}: // the store does not know it
+		return "held"
 	}
 	return fmt.Sprintf("held by %s", holder)
 }

@@ -111,7 +111,7 @@ Durations are numbers of seconds, or have a unit: 30, 0.5, 500ms, 5m, 1h30m.
 --max-hold ends the command as a loss does, with TERM first and KILL after the grace,
 when the lock was held for that long. The status is 76.
 --min-hold counts from the acquisition and delays the exit. INT, TERM, HUP or QUIT
-ends the delay, also if it reached only COMMAND; the status stays that of COMMAND.
+ends the delay, also if it ended only COMMAND; the status stays that of COMMAND.
 
 While it waits, dlock reports the holder once: soon if stderr is a terminal or with
 -v, otherwise after five seconds. At a terminal it also reports the store. -q
@@ -209,7 +209,7 @@ func splitExecArgs(given, args []string, afterDash bool) (names, command []strin
 	switch {
 	case len(command) > 0 && command[0] == "--":
 		command = command[1:]
-	case len(command) > 0 && len(command[0]) > 1 && command[0][0] == '-':
+	case !afterDash && len(command) > 0 && len(command[0]) > 1 && command[0][0] == '-':
 		return nil, nil, usagef("flags come before NAME: dlock exec [flags] NAME -- COMMAND [ARG...]")
 	}
 	if len(command) == 0 {

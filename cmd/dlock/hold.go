@@ -22,6 +22,7 @@ arrives, for the middle part of a script.
 
 When it has the lock it prints one line, and nothing else on stdout:
   {"name":"nightly","token":7,"ttl_ms":30000}
+The TTL is the one that was asked for: see "dlock doctor".
 
 With --shared it is one of many readers, with --limit N one of N holders: see "dlock
 help exec".

@@ -171,6 +171,7 @@ func TestSeveralNames(t *testing.T) {
 	}
 
 	b.must(0, "exec", "-a", "b", "-a", "a", "--", "env", "--", "true") // the second "--" is of env
+	contains(t, "stderr", b.must(127, "exec", "-a", "b", "--", "-a").stderr, "-a") // a command, not a flag
 
 	// All or none, and one that is lost ends the command.
 	holder := b.holder("a")

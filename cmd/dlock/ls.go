@@ -35,7 +35,8 @@ With --json every holder is one JSON object on a line of its own:
   {"name":"nightly","token":7,"mode":"exclusive","limit":1,
    "holder":{"host":"web-1","pid":4242,"program":"backup.sh","note":""},
    "since":"2026-01-02T03:04:05.678Z","remaining_ms":28114,"waiters":0}
-The mode is exclusive, shared or limit; the limit is null if it is shared.
+The mode is exclusive, shared or limit; the limit is null if it is shared. Tokens may
+be larger than 2^53: jq before 1.7 rounds them.
 
 When nothing is held it prints nothing and the exit status is 0.`,
 		Example: `  dlock ls

@@ -202,3 +202,29 @@ func TestLostLockStartsNothing(t *testing.T) {
 		t.Errorf("it says %q, %v; want nothing: its caller reports the loss", said, err)
 	}
 }
+
+// renewedLease is renewed a moment after it was acquired.
+type renewedLease struct{ acquired time.Time }
+
+func (renewedLease) Context() context.Context { return context.Background() }
+
+func (l renewedLease) Remaining() time.Duration {
+	if time.Since(l.acquired) < time.Millisecond {
+		return time.Millisecond
+	}
+	return time.Minute
+}
+
+// The guard kills no command because starting it took longer than the lease had when the start began.
+func TestSlowStartKillsNothing(t *testing.T) {
+	t.Parallel()
+	path, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &Job{Path: path, Args: []string{"sleep", "0.3"}, Files: []*os.File{nil, nil, os.Stderr}, Budget: GraceBudget{Poll: 50 * time.Millisecond}}
+	result, err := job.Run(renewedLease{time.Now()}, make(chan os.Signal, 1))
+	if err != nil || result != (Result{}) {
+		t.Errorf("Run = %+v, %v; want that the command succeeds", result, err)
+	}
+}

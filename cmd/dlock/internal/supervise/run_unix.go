@@ -44,7 +44,6 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 	p := &process{Job: j, lease: lease, held: lease.Context(), leaseEnd: uptime(), signals: signals, continued: make(chan os.Signal, 1)}
 	signal.Notify(p.continued, syscall.SIGCONT)
 	defer signal.Stop(p.continued)
-	p.updateLeaseEnd()
 
 	// The start. The parent-death signal is sent when the thread that forked ends.
 	runtime.LockOSThread()
@@ -117,6 +116,7 @@ func (p *process) start() error {
 	starter, err := p.startStarter()
 	if err == nil {
 		if p.held.Err() == nil { // else the guard would say that it killed a command
+			p.updateLeaseEnd() // starting may take long, and the lease was renewed meanwhile
 			guard.extend(starter.pid, p.leaseEnd)
 		}
 		err = starter.become(p.held, p.Path)
