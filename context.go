@@ -57,9 +57,13 @@ type checkedContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	held   []context.Context
+	caller context.Context // of Do, or nil; Context is derived from it
 }
 
 func (c *checkedContext) Err() error {
+	if c.caller != nil {
+		_ = c.caller.Err() // that of a lease reads the clock, and ends Context if the lease has ended
+	}
 	for _, held := range c.held {
 		if c.Context.Err() == nil && held.Err() != nil {
 			c.cancel(context.Cause(held))

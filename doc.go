@@ -21,7 +21,7 @@
 // seconds. While it is held, it is renewed every third of the TTL.
 //
 // Waiters of one process queue in order of arrival, and only the first asks the store. Across
-// processes the order is random. If all use [WithFair], each asks, in order.
+// processes no order is promised. If all use [WithFair], each asks, in order.
 //
 // Lock with a context that comes from a lease re-enters: it returns another lease of the
 // same lock, and does not ask the store.

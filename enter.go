@@ -2,7 +2,6 @@ package dlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +24,7 @@ func (lc *lockCall) enter(h *hold) error {
 		occupant := h.tryEnter()
 		var err error
 		if occupant == nil {
-			err = lc.sleep(h, lc.pauseBeforeTaking(h))
+			err = lc.pause(h, lc.pauseBeforeTaking(h), h)
 		} else {
 			err = lc.queueBehind(occupant, h)
 		}
@@ -77,6 +76,22 @@ func (lc *lockCall) pauseBeforeTaking(h *hold) time.Duration {
 	return pause
 }
 
+// pause lets other processes try before the attempt for holds, of which h is in the way. For holds that
+// took a free slot, this process waits for no answer of the store meanwhile.
+func (lc *lockCall) pause(h *hold, limit time.Duration, holds ...*hold) error {
+	if limit <= 0 {
+		return nil
+	}
+	for _, p := range holds {
+		p.pausing.Store(!p.waitedLocally)
+	}
+	err := lc.sleep(h, limit)
+	for _, p := range holds {
+		p.pausing.Store(false)
+	}
+	return err
+}
+
 // queueBehind queues h behind the occupant and the callers that came before, and blocks until h is
 // the occupant. For a caller that does not want to wait, or wants the name with another limit, it
 // blocks only until the occupant's attempt has an outcome. If it returns nil and h has no slot, h
@@ -88,11 +103,11 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 	ctx, cancel := lc.queueContext(occupant)
 	slot, err := lc.client.queue.Enter(ctx, h.name, h)
 	cancel()
-	if errors.Is(err, errNoOutcome) {
+	if err == errNoOutcome { //nolint:errorlint // the cause of the caller may wrap that of another call
 		return lc.unanswered(h)
 	}
 	if err != nil {
-		lc.failure = errNoOutcome
+		lc.noteNoOutcome(h)
 		return lc.giveUpError(h, nil)
 	}
 	h.waitedLocally = true
@@ -105,7 +120,7 @@ func (lc *lockCall) queueBehind(occupant, h *hold) error {
 		}
 		return nil
 	case lc.ctx.Err() != nil:
-		lc.failure = errNoOutcome
+		lc.noteNoOutcome(h)
 		return lc.giveUpError(h, nil)
 	}
 	if err := lc.learnFrom(h, slot); err != nil {
@@ -142,7 +157,6 @@ func (lc *lockCall) queueContext(occupant *hold) (context.Context, context.Cance
 		lc.storeHasAnswered = true
 		return lc.ctx, func() {}
 	}
-	lc.failure = errNoOutcome
 	announced := occupant.outcome.next()
 	ctx, cancel := context.WithCancelCause(lc.ctx)
 	timer := time.AfterFunc(lc.timeForAnswer(), func() {
@@ -173,6 +187,14 @@ func (lc *lockCall) timeForAnswer() time.Duration {
 // the lock may be free, held or unreachable.
 var errNoOutcome = fmt.Errorf("%w: the store has not answered an earlier call of this process", ErrUnreachable)
 
+// noteNoOutcome records that h leaves behind an attempt of unknown outcome, unless there is none yet
+// because the occupant pauses.
+func (lc *lockCall) noteNoOutcome(h *hold) {
+	if occupant := lc.client.queue.Callers(h.name).Occupant; occupant == nil || !occupant.pausing.Load() {
+		lc.failure = errNoOutcome
+	}
+}
+
 // unanswered is the error of a call that has waited too long for an answer.
 func (lc *lockCall) unanswered(h *hold) error {
 	return fmt.Errorf("locking %q: %w within %v", h.name, errNoOutcome, lc.client.requestTimeout)
@@ -199,7 +221,7 @@ func (lc *lockCall) awaitOutcome(occupant, h *hold) error {
 	case <-lc.client.calls.closing:
 		return ErrClosed
 	case <-lc.ctx.Done():
-		lc.failure = errNoOutcome
+		lc.noteNoOutcome(h)
 		return lc.giveUpError(h, nil)
 	}
 }

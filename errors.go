@@ -38,7 +38,7 @@ var (
 	// with another limit, as a lock and not as a semaphore, or shared by the caller itself,
 	// which wants it exclusively.
 	ErrMode = driver.ErrMode
-	// ErrBadLimit: the limit of a semaphore is not positive.
+	// ErrBadLimit: the limit of a semaphore is not positive, or its permit should be shared.
 	ErrBadLimit = errors.New("bad limit")
 	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = driver.ErrUnsupported

@@ -45,7 +45,7 @@ func (lc *lockCall) awaitDecision(g *group, m *hold) error {
 		case <-due:
 			return lc.unanswered(m)
 		case <-lc.ctx.Done():
-			lc.failure = errNoOutcome
+			lc.noteNoOutcome(m)
 			return lc.giveUpError(m, nil)
 		}
 		if lc.settings.waits() { // an outcome gives the next attempt its own time

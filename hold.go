@@ -36,6 +36,7 @@ type hold struct {
 	received        *handedOver // by the predecessor, until attempt takes it; nil if it was not handed over
 	acceptsHandOver bool        // not fair, shared or in a batch
 	waitedLocally   bool        // for another caller of this process
+	pausing         atomic.Bool // for other processes, before it has asked the store for anything
 	needsUndo       bool        // an attempt left something in the store, or may still do so
 	downgraded      bool        // guarded by mu
 	lossPending     atomic.Bool // lost, and not reported yet

@@ -64,7 +64,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 	if lease.reentry == nil { // else ctx leads to the hold
 		inner = &leaseContext{inner, lease.hold}
 	}
-	return fn(&checkedContext{inner, cancel, []context.Context{held}})
+	return fn(&checkedContext{inner, cancel, []context.Context{held}, ctx})
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
@@ -113,7 +113,7 @@ func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) er
 	case s.semaphore && s.mode.Limit <= 0:
 		return fmt.Errorf("%w: %d is not positive", ErrBadLimit, s.mode.Limit)
 	case s.semaphore && s.mode.Shared:
-		return fmt.Errorf("%w: a permit of a semaphore cannot be shared", ErrMode)
+		return fmt.Errorf("%w: a permit of a semaphore cannot be shared", ErrBadLimit)
 	case s.mode.Shared && !t.Shared:
 		return c.unsupported("shared locks")
 	case s.semaphore && !t.Limits:

@@ -74,7 +74,7 @@ func (b *batchCall) enterAll() error {
 		}
 		pause = max(pause, b.pauseBeforeTaking(h))
 	}
-	return b.sleep(b.blocking, pause)
+	return b.pause(b.blocking, pause, b.holds...)
 }
 
 func (b *batchCall) leaveAllBut(but *hold) {

@@ -133,6 +133,28 @@ func TestContextChecksTheClock(t *testing.T) {
 	})
 }
 
+// The same for a lease around that of the context: its caller is a Do inside of another one.
+func TestContextOfDoChecksTheClockForTheDoAroundIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memlock.New(), nil)
+		defer c.Close()
+		err := c.Do(t.Context(), "outer", func(ctx context.Context) error {
+			outer := c.innermost(ctx)
+			return c.Do(ctx, "inner", func(ctx context.Context) error {
+				c.watchdog.Forget(&outer.Hold) // as if it had not run since the pause
+				<-time.After(10 * time.Second)
+				if err := ctx.Err(); err == nil || !errors.Is(context.Cause(ctx), ErrLost) {
+					t.Errorf("the context has the error %v and the cause %v; want %v", err, context.Cause(ctx), ErrLost)
+				}
+				return nil
+			}, WithTTL(time.Hour))
+		}, WithTTL(5*time.Second))
+		if !errors.Is(err, ErrNotHeld) {
+			t.Errorf("Do: %v; want %v", err, ErrNotHeld)
+		}
+	})
+}
+
 // A context never reports that a lock is held after the hold has ended.
 func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	c := New(memlock.New(), nil)

@@ -2,6 +2,8 @@ package dlock_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +54,51 @@ func TestSkippedPauseDoesNotLengthenTheSlice(t *testing.T) {
 				}
 				mustUnlock(t, lease)
 				mustUnlock(t, held)
+			})
+		})
+	}
+}
+
+// While a call pauses for other processes, the process waits for no answer of the store: a call behind
+// it whose wait ends does not report an outage.
+func TestWaitBehindAPauseReportsNoOutage(t *testing.T) {
+	nothing := func(context.Context) error { return nil }
+	for name, call := range map[string]struct {
+		pauses []string       // the names of the call that pauses
+		opts   []dlock.Option // of the call behind it
+	}{
+		"Lock":          {[]string{"a"}, nil},
+		"LockAll":       {[]string{"a", "b"}, nil},
+		"a shared lock": {[]string{"a"}, []dlock.Option{dlock.WithShared()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(store, nil)
+				defer c.Close()
+				for range 3 { // longer than a time slice; none of them pauses
+					lease := mustLock(t, c, t.Context(), "a", dlock.WithWait(time.Microsecond))
+					<-time.After(20 * time.Millisecond)
+					mustUnlock(t, lease)
+				}
+				start := time.Now()
+				var pausing sync.WaitGroup
+				pausing.Go(func() {
+					leases, err := c.LockAll(t.Context(), call.pauses)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if time.Since(start) < 100*time.Microsecond {
+						t.Error("the first call did not pause")
+					}
+					_ = leases.Unlock(t.Context())
+				})
+				synctest.Wait()
+				err := c.Do(t.Context(), "a", nothing, append(call.opts, dlock.WithWait(time.Microsecond))...)
+				if !errors.Is(err, dlock.ErrHeld) || errors.Is(err, dlock.ErrUnreachable) {
+					t.Errorf("got: %v; want %v", err, dlock.ErrHeld)
+				}
+				pausing.Wait()
 			})
 		})
 	}

@@ -68,7 +68,7 @@ func (r *reentry) context(h *hold) context.Context {
 	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(r.callerCtx))
 	held := h.context()
-	r.ctx = &checkedContext{inner, cancel, []context.Context{held}}
+	r.ctx = &checkedContext{Context: inner, cancel: cancel, held: []context.Context{held}}
 	if r.ended {
 		cancel(ErrReleased)
 	} else {

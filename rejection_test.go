@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -155,6 +156,38 @@ func TestErrorOfAnotherLockIsNoAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same for a call in the local queue, if the other lock was behind a call that the store did not
+// answer.
+func TestErrorOfAnotherQueueIsNoOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		network := newNetwork(memlock.New())
+		other := dlock.New(network, nil)
+		defer other.Close()
+		network.setCut(true)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = other.TryLock(t.Context(), "other")
+		}()
+		synctest.Wait()
+		_, cause := other.Lock(t.Context(), "other")
+		if !errors.Is(cause, dlock.ErrUnreachable) {
+			t.Fatalf("got: %v; want %v", cause, dlock.ErrUnreachable)
+		}
+		<-ended
+
+		c := dlock.New(store, nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		if _, err := c.Lock(ctx, "x"); !errors.Is(err, cause) || !errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("got: %v; want the cause and the holder", err)
+		}
+		mustUnlock(t, lease)
+	})
 }
 
 // The same for Downgrade, which may not take the error of another lock for the loss of its own.

@@ -19,6 +19,9 @@ import (
 // the lock over to another caller of this client does not ask the store, and returns nil
 // if the client has not noticed a loss.
 func (l *Lease) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background() // a panic would leave the lock held
+	}
 	l.unlock.Do(func() {
 		if l.reentry != nil {
 			l.reentry.end()

@@ -198,3 +198,24 @@ func TestUnlockDuringARenewalIsBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A nil context is a mistake, but the lock that it would leave behind is worse.
+func TestUnlockWithoutAContext(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		var none context.Context
+		for range 2 {
+			if err := mustLock(t, c, t.Context(), "x").Unlock(none); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+			leases, err := c.LockAll(t.Context(), []string{"x", "y"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := leases.Unlock(none); err != nil {
+				t.Errorf("Unlock of several: %v", err)
+			}
+		}
+	})
+}
