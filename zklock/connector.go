@@ -218,7 +218,7 @@ func (c *connector) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// disconnect ends the session and waits for the client's goroutines.
+// disconnect ends the session and waits for the client's goroutines, but not for a client that hangs.
 func (c *connector) disconnect() {
 	c.conn.Close()
 	c.connMu.Lock()
@@ -226,7 +226,16 @@ func (c *connector) disconnect() {
 		_ = c.last.Close() // the server has ended the session, or cannot be reached
 	}
 	c.connMu.Unlock()
-	for range c.ended {
+	limit := time.After(closeLimit)
+	for {
+		select {
+		case _, open := <-c.ended:
+			if !open {
+				return
+			}
+		case <-limit:
+			return
+		}
 	}
 }
 

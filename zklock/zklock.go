@@ -168,12 +168,19 @@ func (s *Store) Traits() driver.Traits {
 // offersModes reports whether the store offers more than exclusive locks.
 func (s *Store) offersModes() bool { return s.opts.Order == Fair && !s.opts.ExclusiveOnly }
 
+// closeLimit is how long Close waits for requests under way, and then for the client of ZooKeeper.
+const closeLimit = time.Second
+
 // Close ends the session and with it all locks, and waits for the background work. If no
 // server can be reached, the session ends by its timeout.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.endHolds()
 		s.cancel(driver.ErrClosed)
+		// If a request is sent while the client closes, it may block the client for good.
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		_, _ = detach.Call(ctx, detach.Go, func() struct{} { s.work.Wait(); return struct{}{} })
+		cancel()
 		s.disconnect()
 		s.work.Wait()
 		s.workers.Close()
