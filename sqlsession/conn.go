@@ -38,6 +38,7 @@ type conn struct {
 	asked    atomic.Int64 // elapsed time when the statement under way was sent; zero if there is none
 	answered atomic.Int64 // elapsed time when the last statement that was answered was sent
 	dead     atomic.Bool
+	returned atomic.Bool           // to the pool: the session belongs to the program again
 	placed   atomic.Bool           // the server was asked on it for the places of a name; see places
 	ending   atomic.Pointer[error] // why its session could not be ended so far
 
@@ -101,6 +102,7 @@ func (c *conn) discard() {
 
 // giveBack returns a connection without locks to the pool.
 func (c *conn) giveBack() {
+	c.returned.Store(true)
 	c.dead.Store(true)
 	_ = c.raw.Close() // a pool that is closed has closed it
 	c.cancel()
@@ -233,7 +235,7 @@ func (s *Store) reportLosses(locks []*heldLock) {
 	}
 }
 
-// closeConn releases all locks on a conn and closes it.
+// closeConn releases all locks on a conn and closes it, unless it was given back meanwhile.
 func (s *Store) closeConn(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -251,6 +253,9 @@ func (s *Store) closeConn(c *conn) {
 			s.endLock(h, nil)
 		}
 		c.discard()
+		return
+	}
+	if c.returned.Load() {
 		return
 	}
 	s.lose(c)

@@ -157,4 +157,11 @@ func init() {
 `,
 		test: "test/stores/sqlsession TestConformance",
 	})
+	add(mutant{
+		rule: "Close ends no session that was given back to the pool",
+		file: "sqlsession/conn.go",
+		old:  "	c.returned.Store(true)\n",
+		new:  ``,
+		test: "test/stores/sqlsession TestCloseKillsNoConnectionOfThePool",
+	})
 }

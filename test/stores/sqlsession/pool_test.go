@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -314,4 +316,35 @@ func TestNewNamesBesideHeldOnes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCloseKillsNoConnectionOfThePool: a connection that a Release gives back to the program's pool while
+// Close begins belongs to the program.
+func TestCloseKillsNoConnectionOfThePool(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t, sqlsession.ForUpdate)
+	db := s.open(t)
+	db.SetMaxIdleConns(50)
+	for range 20 {
+		store := s.store(t, db)
+		var grants []driver.Grant
+		for i := range 8 {
+			grants = append(grants, mustAcquire(t, store, request(fmt.Sprint(i))))
+		}
+		var releases sync.WaitGroup
+		for _, grant := range grants {
+			releases.Go(func() { _ = store.Release(t.Context(), grant) })
+		}
+		_ = backoff.Sleep(t.Context(), rand.N(time.Millisecond))
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+		releases.Wait()
+	}
+	_ = backoff.Sleep(t.Context(), 100*time.Millisecond) // a session that was killed is counted when it ends
+	var killed int
+	err := db.QueryRowContext(t.Context(), "SELECT sessions_killed FROM pg_stat_database WHERE datname = current_database()").Scan(&killed)
+	if err != nil || killed > 0 {
+		t.Errorf("Close killed %d sessions, %v", killed, err)
+	}
 }
