@@ -96,6 +96,8 @@ func (s *Store) decide(h *hold, req *driver.Request, v queueView, state *attempt
 	defer s.mu.Unlock()
 	placed := h.revision != 0
 	switch {
+	case s.closed: // Close would not report the loss of a grant
+		return outcome{err: driver.ErrClosed}, true
 	case h.lease == nil:
 		return outcome{}, false
 	case v.ownRevision == 0 && placed: // the key was deleted

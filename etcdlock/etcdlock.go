@@ -128,11 +128,10 @@ const closeLimit = 3 * time.Second
 // client that was given to New stays open.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.reportLosses(func() { s.closed = true })
+		s.endHolds()
 		s.cancel()
 		s.work.Wait()
 		s.workers.Close()
-		s.reportLosses(func() {}) // of grants that were under way
 		s.revokeAll()
 		s.conn.Load().close()
 		if s.owned != nil {
@@ -142,12 +141,12 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// reportLosses tells all holders that they are about to lose their locks, after it called f under the
-// mutex.
-func (s *Store) reportLosses(f func()) {
+// endHolds lets the store grant nothing more, and tells all holders that they are about to lose their
+// locks.
+func (s *Store) endHolds() {
 	var reports sync.WaitGroup
 	s.mu.Lock()
-	f()
+	s.closed = true
 	for _, h := range s.keys {
 		if h.held && h.lost != nil {
 			reports.Go(h.lost)
