@@ -128,5 +128,9 @@ func Each(query func() (*sql.Rows, error), read func(scan func(...any) error) er
 // JSON returns a list of strings and numbers, the form in which statements take many rows.
 func JSON(list any) string {
 	text, _ := json.Marshal(list) // cannot fail
-	return string(text)
+	return unescape.Replace(string(text))
 }
+
+// unescape undoes the escapes that PostgreSQL accepts only if the encoding of the database is UTF8, or
+// knows the character. It leaves alone a backslash of a name.
+var unescape = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029")

@@ -3,12 +3,15 @@ package sqlservers
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/command"
@@ -99,6 +102,46 @@ func TestUnfitEncoding(t *testing.T) {
 		postgres.eachScheme(t, func(t *testing.T, s target) {
 			s.with("client_encoding=LATIN1").mustBeRejected(t, "client_encoding is LATIN1")
 		})
+	})
+}
+
+// TestEncodings: in a database of another encoding a name that it lacks is refused, and any other can be
+// renewed, also together with the locks of other names.
+func TestEncodings(t *testing.T) {
+	only(t, postgres, func(t *testing.T) {
+		server := servers.Run(t, servers.Postgres)
+		admin, err := sql.Open("pgx", server.URL())
+		check(t, err)
+		closeAfter(t, admin)
+		for encoding, names := range map[string]map[string]error{
+			"SQL_ASCII": {"a\u2028": nil, `a\u2029`: nil, "é": nil},
+			"LATIN1":    {"a\u2028": driver.ErrMisconfigured, "é": nil},
+			"UTF8":      {"a\u2028": nil, "日本": nil},
+		} {
+			run(t, admin, "CREATE DATABASE "+encoding+" ENCODING '"+encoding+"' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+			store, err := sqllock.Open(t.Context(), strings.Replace(server.URL(), "/postgres?", "/"+strings.ToLower(encoding)+"?", 1), nil)
+			check(t, err)
+			closeAfter(t, store)
+			acquire := func(name string) (driver.Grant, error) {
+				return store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+			}
+			for name, want := range names {
+				other, err := acquire("other")
+				check(t, err)
+				grant, err := acquire(name)
+				if !errors.Is(err, want) {
+					t.Errorf("%s: acquiring %q: %v; want %v", encoding, name, err, want)
+				}
+				grants := []driver.Grant{other}
+				if err == nil {
+					grants = append(grants, grant)
+				}
+				check(t, errors.Join(store.Renew(t.Context(), grants)...))
+				for _, grant := range grants {
+					check(t, store.Release(t.Context(), grant))
+				}
+			}
+		}
 	})
 }
 
