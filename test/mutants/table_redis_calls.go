@@ -322,4 +322,11 @@ func init() {
 		new:  " then",
 		test: "test/stores/redis TestHashThatIsNoLockIsRefused",
 	})
+	add(mutant{
+		rule: "a lock of another program is found by its name",
+		file: "redislock/list.go",
+		old:  "[]string{s.keyOf(name)}, true)",
+		new:  "[]string{s.keyOf(name)}, false)",
+		test: "test/stores/redis TestFindAnotherProgramsLock",
+	})
 }
