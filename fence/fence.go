@@ -189,9 +189,9 @@ type Beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Do calls write in a transaction that begins with [Guard.Advance], and commits
-// it. Read in write what it depends on, even if you have read it before. If the row rejects the token, Do does not call write. If write fails, Do rolls everything
-// back and returns the error as it is.
+// Do calls write in a transaction that begins with [Guard.Advance], and commits it. Read in write what
+// it depends on, even if you have read it before. If the row rejects the token, Do does not call write.
+// If write fails, Do rolls everything back and returns the error as it is.
 func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

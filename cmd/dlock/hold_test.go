@@ -170,7 +170,7 @@ func TestSeveralNames(t *testing.T) {
 		t.Errorf("something is left:\n%s", r.stdout)
 	}
 
-	b.must(0, "exec", "-a", "b", "-a", "a", "--", "env", "--", "true") // the second "--" is of env
+	b.must(0, "exec", "-a", "b", "-a", "a", "--", "env", "--", "true")             // the second "--" is of env
 	contains(t, "stderr", b.must(127, "exec", "-a", "b", "--", "-a").stderr, "-a") // a command, not a flag
 
 	// All or none, and one that is lost ends the command.
