@@ -393,18 +393,4 @@ func init() {
 		new:  "err = context.Background().Err()",
 		test: ". TestCloseReleasesAllLocks",
 	})
-	add(mutant{
-		rule: "a wait behind a pause reports no outage",
-		file: "enter.go",
-		old:  "p.pausing.Store(!p.waitedLocally)",
-		new:  "p.pausing.Store(false)",
-		test: ". TestWaitBehindAPauseReportsNoOutage",
-	})
-	add(mutant{
-		rule: "an order is read again after its row has the token",
-		file: "examples/charge/main.go",
-		old:  "isPaid(ctx, tx, order); err != nil || paid {",
-		new:  "isPaid(ctx, tx, order); err != nil || paid && order == 0 {",
-		test: "test/examples TestChargeBesideALateCommit",
-	})
 }

@@ -1,6 +1,6 @@
 package main
 
-// Mutants of the release.
+// Mutants of the release, of packaging and of the examples.
 func init() {
 	add(mutant{
 		rule: "modules of different versions do not compile together",
@@ -36,5 +36,12 @@ func init() {
 		old:  `SuccessExitStatus=75`,
 		new:  `SuccessExitStatus=76`,
 		test: "test/examples TestServiceOfSystemd",
+	})
+	add(mutant{
+		rule: "an order is read again after its row has the token",
+		file: "examples/charge/main.go",
+		old:  "isPaid(ctx, tx, order); err != nil || paid {",
+		new:  "isPaid(ctx, tx, order); err != nil || paid && order == 0 {",
+		test: "test/examples TestChargeBesideALateCommit",
 	})
 }
