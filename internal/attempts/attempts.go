@@ -64,6 +64,7 @@ type record struct {
 	underway   int           // attempts that have not ended
 	ended      chan struct{} // closed when no attempt is under way any more
 	unanswered bool          // an attempt ended without an answer
+	silent     time.Time     // when the server last did not answer an undo; zero if it always did
 	released   bool          // the owner was released: its attempts are undone from now on
 	overdue    bool          // the release did not wait for the attempts under way
 	releases   int           // releases that are under way
@@ -258,10 +259,11 @@ func (l *Log) undoDue() {
 
 // afterCallLocked forgets r, or schedules its next undo.
 func (l *Log) afterCallLocked(r *record, answered bool) {
-	age := time.Since(r.since)
-	finished := age > giveUp
-	if answered {
-		finished = r.underway == 0 && (!r.unanswered || age > lateness)
+	finished := time.Since(r.since) > giveUp
+	if answered { // after an outage the attempt may be carried out later than the undo
+		finished = finished || r.underway == 0 && (!r.unanswered || time.Since(r.since) > lateness && time.Since(r.silent) > lateness)
+	} else {
+		r.silent = time.Now()
 	}
 	if finished {
 		l.forgetLocked(r)

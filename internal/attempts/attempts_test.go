@@ -213,6 +213,23 @@ func TestUndoingOutlastsAnOutage(t *testing.T) {
 	})
 }
 
+// The first answer after an outage proves nothing about attempts that the server, or the network, kept.
+func TestUndoingGoesOnAfterAnOutage(t *testing.T) {
+	run(t, func(t *testing.T, s *server, log *attempts.Log) {
+		owner := driver.NewOwner()
+		s.mute(true)
+		log.Unanswered("a", owner)
+		settle(t, log, owner)
+		time.Sleep(3 * time.Minute)
+		s.mute(false)
+		time.Sleep(12 * time.Second) // an undo was answered
+		s.acquire(owner)
+		if time.Sleep(time.Minute); s.holds(owner) {
+			t.Error("an acquisition that was carried out 12s after the end of an outage is still held a minute later")
+		}
+	})
+}
+
 func TestCloseUndoesOnceMore(t *testing.T) {
 	run(t, func(t *testing.T, s *server, log *attempts.Log) {
 		owner := driver.NewOwner()
