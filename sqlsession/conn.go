@@ -271,7 +271,11 @@ const firstKillLimit = time.Second
 // endLost ends the session of a lost conn, and then the locks and attempts on it. Until then
 // the server may hold them: it may notice hours later that a connection has died.
 func (s *Store) endLost(c *conn, locks []*heldLock) {
-	found, err := s.endSession(s.ctx, c)
+	// Close must not interrupt it: the server may keep the locks for hours.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
+	defer cancel()
+	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(callLimit, cancel) })()
+	found, err := s.endSession(ctx, c)
 	var outcome error
 	switch {
 	case err != nil:

@@ -234,3 +234,26 @@ func TestRestartWhileIdle(t *testing.T) {
 		mustRelease(t, store, mustAcquire(t, store, request("x")))
 	})
 }
+
+// TestCloseAfterALoss: a store that is closed as soon as it has reported a loss ends that session, too.
+func TestCloseAfterALoss(t *testing.T) {
+	each(t, func(t *testing.T, s setup) {
+		p := proxy.Run(t, s.server.Addr())
+		store, err := s.openAt(t.Context(), p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		elsewhere := s.store(t, s.open(t))
+		lost := make(chan struct{})
+		req := request("x")
+		req.Lost = func() { close(lost) }
+		mustAcquire(t, store, req)
+		p.Blackhole()
+		await.Event(t, lost, "the loss is reported")
+		_ = store.Close() // its pool has connections that do not answer
+		await.Until(t, "the lock is free", func() bool {
+			grant, err := elsewhere.Acquire(t.Context(), request("x"))
+			return err == nil && elsewhere.Release(t.Context(), grant) == nil
+		})
+	})
+}
