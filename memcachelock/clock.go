@@ -94,6 +94,8 @@ func (c *conn) stats(kind string) (map[string]string, error) {
 		switch {
 		case fields[0] == "END":
 			return stats, nil
+		case strings.HasPrefix(string(line), "ERROR Too many open connections"):
+			return nil, errTooManyConnections
 		case fields[0] != "STAT" || len(fields) < 2:
 			return nil, fmt.Errorf("%w: %q", errNotMemcached, line)
 		case len(fields) == 3:

@@ -13,6 +13,9 @@ var (
 	// errNotMemcached: the answer is not one of the protocol.
 	errNotMemcached = fmt.Errorf("%w: memcached: not an answer of memcached 1.6 or newer", driver.ErrMisconfigured)
 
+	// errTooManyConnections: other programs use all connections that the server allows.
+	errTooManyConnections = errors.New("the server has too many open connections")
+
 	// errRefused: the call failed, but the connection can be used again.
 	errRefused = errors.New("memcached refused")
 

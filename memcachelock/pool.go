@@ -205,7 +205,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	now, uptime, err := c.askTime()
 	if err != nil {
 		_ = n.Close()
-		if !c.abandoned && !errors.Is(err, errNotMemcached) {
+		if !c.abandoned && !errors.Is(err, errNotMemcached) && !errors.Is(err, errTooManyConnections) {
 			err = fmt.Errorf("the server closes new connections (does it want TLS, which dlock does not support here?): %w", err)
 		}
 		return nil, unreachable(err)

@@ -1,9 +1,11 @@
 package memcached
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -223,5 +225,30 @@ func TestManyLongNotesAreRenewed(t *testing.T) {
 	}
 	if errs := store.Renew(t.Context(), grants); errs != nil {
 		t.Errorf("Renew: %v", errs[0])
+	}
+}
+
+// TestTooManyConnectionsAreAnOutage: a server whose connections are all in use is not misconfigured, so
+// that waiters go on.
+func TestTooManyConnectionsAreAnOutage(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Memcached, "-c", "64")
+	for {
+		conn, err := net.Dial("tcp", server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("version\r\n")); err != nil {
+			break
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || strings.HasPrefix(line, "ERROR") {
+			break
+		}
+	}
+	store := openNow(t, server.Addr())
+	_, err := store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute})
+	if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "too many") {
+		t.Errorf("Acquire: %v; want ErrUnreachable and the reason", err)
 	}
 }
