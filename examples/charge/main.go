@@ -80,11 +80,12 @@ func serve(listen string, s *shop) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/charge", s.handleCharge)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
+	ended := make(chan error, 1)
+	context.AfterFunc(ctx, func() { ended <- server.Shutdown(context.Background()) })
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return <-ended // Serve returns when Shutdown begins
 }
 
 type shop struct {
@@ -155,6 +156,9 @@ func (s *shop) price(ctx context.Context, order int) (int, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("the price of order %d: %s", order, response.Status)
+	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, 20))
 	if err != nil {
 		return 0, err

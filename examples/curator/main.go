@@ -52,8 +52,8 @@ func sell(ctx context.Context, servers []string, item string, times int) error {
 	locks := dlock.New(store, nil)
 	defer locks.Close()
 	for range times {
-		err := locks.Do(ctx, item, func(context.Context) error {
-			return sellOne(data, "/stock-of-"+item)
+		err := locks.Do(ctx, item, func(ctx context.Context) error {
+			return sellOne(ctx, data, "/stock-of-"+item)
 		})
 		if err != nil {
 			return err
@@ -62,9 +62,10 @@ func sell(ctx context.Context, servers []string, item string, times int) error {
 	return nil
 }
 
-// sellOne is safe only with the lock.
-func sellOne(data *zk.Conn, path string) error {
-	text, _, err := data.Get(path)
+// sellOne is safe only with the lock. A holder that has lost it and does not know that yet fails at Set:
+// the version is no longer that of its Get.
+func sellOne(ctx context.Context, data *zk.Conn, path string) error {
+	text, stat, err := data.Get(path)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,9 @@ func sellOne(data *zk.Conn, path string) error {
 		return errors.New("sold out")
 	}
 	fmt.Println("selling one of", stock)
-	const anyVersion = -1
-	_, err = data.Set(path, []byte(strconv.Itoa(stock-1)), anyVersion)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err = data.Set(path, []byte(strconv.Itoa(stock-1)), stat.Version)
 	return err
 }

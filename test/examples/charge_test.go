@@ -129,6 +129,23 @@ func TestChargeBesideALateCommit(t *testing.T) {
 	}
 }
 
+// TestChargeFinishesRequestsInProgress checks that a service that is stopped answers the request that it
+// works on.
+func TestChargeFinishesRequestsInProgress(t *testing.T) {
+	t.Parallel()
+	shop := openShop(t)
+	service := shop.start(t)
+	answer := make(chan string, 1)
+	go func() { answer <- service.charge(t.Context(), 1) }()
+	await.Event(t, shop.asked, "the service asks for the price")
+	service.signal(t, syscall.SIGTERM)
+	await.Until(t, "the service accepts no more requests", func() bool { return service.charge(t.Context(), 2) != "404 no such order" })
+	close(shop.answer)
+	if got := await.Event(t, answer, "the service answers"); got != "200 paid" {
+		t.Errorf("the request in progress: %q", got)
+	}
+}
+
 // shop is the state that the services share.
 type shop struct {
 	redis, database, prices string
