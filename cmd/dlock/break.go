@@ -24,9 +24,9 @@ shows. The token makes sure that this holder loses the lock and no later one. Of
 several holders that share the lock, the others keep it.
 
 The holder notices at its next renewal, within a third of its TTL: a "dlock exec"
-then ends its command, first with TERM, then with KILL, and exits with 76. Until then
-two processes can act as holders. Break only the lock of a holder that hangs or
-cannot be reached.
+then ends its command, first with TERM, then with KILL, and exits with 76. A holder
+that is cut off from the store acts as the holder until its TTL ends. Until then two
+processes can act as holders: break only the lock of a holder that hangs, or wait.
 
 The exit status is 1 if the lock is not held with that token.`,
 		Example:           `  dlock break nightly --token 7`,

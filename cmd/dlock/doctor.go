@@ -44,7 +44,7 @@ The exit status is 0 if there is no problem (warnings are allowed), 1 if there i
 one, 69 if the store cannot be reached, 77 if it refuses the user, and 78 if it
 cannot keep locks as it is.`,
 		Example: `  dlock doctor
-  dlock doctor --json | jq '.findings[] | select(.level != "ok")'`,
+  set -o pipefail; dlock doctor --json | jq '.findings[] | select(.level != "ok")'`,
 		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), "", func(client *dlock.Client, store *stores.Store) error {

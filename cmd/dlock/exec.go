@@ -77,6 +77,9 @@ The command
 The lock
   is renewed every third of the TTL while COMMAND runs, and released when COMMAND
   exits, even if processes that it started in the background are still running.
+  After INT, TERM, HUP or QUIT it is released when the whole group has ended, or at
+  the end of the grace. What COMMAND has sent to a server (psql, ssh, docker) may go
+  on there without the lock.
   If renewals fail for too long, the whole group gets TERM and after the grace KILL,
   before the lease ends, and the exit status is 76. To fit inside the lease, a
   longer grace is cut to less than a third of the TTL. dlock notices at the next

@@ -40,14 +40,18 @@ acquired, and then read fails: without the exit the script would go on without i
 The exit status is 0 when stdin was closed or the parent ended, 74 when the line could
 not be printed, 75 when the lock was not acquired, 76 when it was lost or held for
 --max-hold, and 128+n after signal n.`,
-		Example: `  mkfifo gate granted                               # in a script
-  dlock hold nightly <gate >granted &
-  exec 9>gate; read -r line <granted || exit        # waits for the lock
+		Example: `  gate=$(mktemp -d) && mkfifo "$gate/in" "$gate/out" || exit   # in a script
+  dlock hold nightly <"$gate/in" >"$gate/out" & holder=$!
+  exec 9>"$gate/in"
+  read -r line <"$gate/out"; got=$?; rm -r "$gate"  # waits for the lock
+  [ $got = 0 ] || exit
   ...
-  exec 9>&-                                         # releases it
+  exec 9>&-; wait $holder || exit                   # releases it; 76: it was lost
 
   coproc dlock hold nightly                         # the same with bash
-  read -r line <&"${COPROC[0]}" || exit`,
+  holder=$COPROC_PID; read -r line <&"${COPROC[0]}" || exit
+  ...
+  exec {COPROC[1]}>&-; wait $holder || exit`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.completeNames,
 		Args:                  arguments(1, 1, "one NAME"),

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -142,19 +143,30 @@ func TestHoldWhoseReaderIsGone(t *testing.T) {
 }
 
 // The middle part of a script, as the help shows it.
+// TestHoldInAScript runs three copies of the script of the help text at the same time.
 func TestHoldInAScript(t *testing.T) {
 	b := newBench(t)
-	script := `mkfifo gate granted
-		dlock hold nightly <gate >granted &
-		exec 9>gate; read -r line <granted || exit
-		echo "$line"; dlock show nightly >/dev/null && echo held
-		exec 9>&-; wait $! && dlock show nightly`
-	cmd := exec.Command("sh", "-c", script)
-	cmd.Dir, cmd.Env = b.folder, b.env
-	r := runToEnd(t, cmd)
-	if lines := strings.Split(r.stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[0], `{"name":"nightly","token":`) || lines[1] != "held" || lines[2] != "nightly is free" {
-		t.Errorf("the script printed %q, status %d, stderr: %s", r.stdout, r.status, r.stderr)
+	help := b.must(0, "hold", "--help").stdout
+	_, script, found := strings.Cut(help, "Examples:\n")
+	script, coprocess, found2 := strings.Cut(script, "\n\n")
+	if !found || !found2 {
+		t.Fatalf("the examples of hold are not where they were:\n%s", help)
 	}
+	coprocess, _, _ = strings.Cut(coprocess, "\n\n")
+	const work = `mkdir alone && echo "$line" && dlock show nightly >/dev/null && echo held; rmdir alone`
+	script, coprocess = strings.Replace(script, "...", work, 1), strings.Replace(coprocess, "...", work, 1)
+	var copies sync.WaitGroup
+	for _, cmd := range []*exec.Cmd{exec.Command("sh", "-c", script), exec.Command("sh", "-c", script), exec.Command("bash", "-c", coprocess)} {
+		copies.Go(func() {
+			cmd.Dir, cmd.Env = b.folder, b.env
+			r := runToEnd(t, cmd)
+			if lines := strings.Split(r.stdout, "\n"); r.status != 0 || len(lines) != 3 || !strings.HasPrefix(lines[0], `{"name":"nightly","token":`) || lines[1] != "held" {
+				t.Errorf("the script printed %q, status %d, stderr: %s", r.stdout, r.status, r.stderr)
+			}
+		})
+	}
+	copies.Wait()
+	b.must(1, "show", "nightly")
 }
 
 func TestSeveralNames(t *testing.T) {

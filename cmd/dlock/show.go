@@ -20,8 +20,8 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "Show one lock",
 		Long: `Show the holder of NAME, or all holders if they share it.
 
-The exit status is 0 if the lock is held and 1 if it is free, so that scripts can
-ask with "if dlock show NAME >/dev/null". The answer is about the moment of
+The exit status is 0 if the lock is held and 1 if it is free. Any other status is no
+answer: the store cannot be reached, for example. The answer is about the moment of
 asking and may be old when it arrives: to do something only if a lock is free,
 use "dlock exec -n".
 

@@ -60,6 +60,9 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 		p.terminal.lend(p.group)
 	}
 	kill := p.supervise(children)
+	if p.result.Interrupted && !p.result.Lost {
+		p.awaitRest()
+	}
 	p.terminal.reclaim()
 	if p.held.Err() != nil && !p.result.Lost {
 		kill.Reset(p.endGroup(p.OnLoss))
@@ -188,6 +191,24 @@ func (p *process) endGroup(report func()) time.Duration {
 		report()
 	}()
 	return max(left, 0)
+}
+
+// awaitRest blocks until the rest of the group has ended, which got the stop signal of its leader, the
+// grace is over, or the lock is lost.
+func (p *process) awaitRest() {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	grace := time.After(p.Budget.Grace)
+	for p.held.Err() == nil && syscall.Kill(-p.group, 0) == nil {
+		select {
+		case <-grace:
+			return
+		case <-poll.C:
+			_, _ = syscall.Wait4(-p.group, nil, syscall.WNOHANG, nil) // as the first process of a container
+		case s := <-p.signals:
+			p.forward(s.(syscall.Signal))
+		}
+	}
 }
 
 // endRest blocks until a group without a leader is empty. It kills the rest when kill fires.
