@@ -35,7 +35,8 @@
 // The store grants a name to one exclusive owner at a time, and every grant has a larger
 // token than all grants before it. Shared leases overlap, so the order of their tokens means
 // nothing among themselves. The lease's context is done before the store may grant the name
-// to another owner, whatever the network does, as long as the store counts time correctly.
+// to another owner, whatever the network does, as long as the store counts time correctly and
+// the lock is not bound to a connection (package sqlsession).
 // The client counts from the moment at which it sent the last renewal, on a clock that
 // cannot be set. The Traits of a store and docs/guarantees.md say what happens when its
 // clock is set, or when it crashes or fails over.
@@ -44,6 +45,6 @@
 // lock has expired. No lock with an expiry can prevent that. Only the resource itself
 // can: let it remember the largest token it has seen, and reject smaller ones.
 //
-// Break revokes a lock on purpose. Its holder finds out at its next renewal at the
-// latest.
+// Break revokes a lock on purpose. Its holder finds out at its next renewal, or when its TTL
+// ends if it is cut off from the store or does not renew.
 package dlock

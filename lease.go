@@ -36,7 +36,8 @@ func (l *Lease) Token() uint64 { return l.hold.token }
 // Context returns a context that is done, with the cause [ErrLost], before the store
 // may grant the lock to another owner. The client decides that by its own clock, so it
 // needs no answer of the store. It also ends the context when it learns from the store that
-// the lock is gone. The context is done with the cause [ErrReleased] when the lease is
+// the lock is gone. (A lock that is bound to a connection may be granted to another owner
+// before: see package sqlsession.) The context is done with the cause [ErrReleased] when the lease is
 // unlocked; the context of the first lease goes on until the last lease of the lock is
 // unlocked. It has the values of the context that was given to Lock, but neither its
 // deadline nor its cancellation.

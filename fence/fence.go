@@ -21,7 +21,10 @@
 //   - Every writer of the row holds a lock of the same name and writes with its token. Tokens
 //     of different names, or of different stores, cannot be compared.
 //   - What the write depends on is read after the row has the token: in Do's function, or after Advance.
-//     Until then the row accepts a former holder, whose commit may be late.
+//     Until then the row accepts a former holder, whose commit may be late. On MySQL and MariaDB, whose
+//     transactions read an old snapshot by default, nothing is read before the last Advance of the
+//     transaction, or its isolation is READ COMMITTED.
+//   - A new row is inserted with the token of its writer.
 //   - Other writes of the same transaction are protected together with the row. Work outside
 //     of the transaction, such as a call to another service, is not.
 //   - A row that is deleted forgets its token.
@@ -81,7 +84,7 @@ type Row struct {
 	Column string
 }
 
-// Guard guards the rows of one table. It is safe for concurrent use.
+// Guard guards the rows of one table in one database. It is safe for concurrent use.
 type Guard struct {
 	advance string       // token, key, token
 	look    string       // key -> the largest token
@@ -102,7 +105,8 @@ func New(row Row) (*Guard, error) {
 // has to roll the transaction back.
 //
 // Call Advance first in the transaction. It locks the row, so that no other transaction
-// advances it meanwhile, and what is read after it is what the last holder has written. The
+// advances it meanwhile, and what is read after it is what the last holder has written (on MySQL
+// and MariaDB only if nothing was read before, or with READ COMMITTED). The
 // same token may be used many times. The key has the type of its column.
 func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	if token == 0 || token > math.MaxInt64 {
@@ -191,7 +195,8 @@ type Beginner interface {
 
 // Do calls write in a transaction that begins with [Guard.Advance], and commits it. Read in write what
 // it depends on, even if you have read it before. If the row rejects the token, Do does not call write.
-// If write fails, Do rolls everything back and returns the error as it is.
+// If write fails, Do rolls everything back and returns the error as it is. After an error of the commit
+// itself the transaction may have been carried out: repeat Do, whose write reads first.
 func (g *Guard) Do(ctx context.Context, db Beginner, key any, token uint64, write func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 var sqlSubjects = []Subject{
 	{"postgres/row-forever", Wrong, "a row with a unique index, inserted to lock and deleted to unlock: no expiry", openRow(rowForever)},
 	{"postgres/for-update", Wrong, "a transaction that holds SELECT ... FOR UPDATE, and nothing ends it when its client is gone", openForUpdate},
-	{"postgres/row-expires", Wrong, "a row with an expiry by the database's clock, renewed; no token", openRow(rowServerClock)},
+	{"postgres/row-expires", Wrong, "a row with an expiry by the database's clock; no token", openRow(rowServerClock)},
 	{"postgres/row-client-clock", Wrong, "a row whose expiry is a time of the client's clock", openRow(rowClientClock)},
 }
 
