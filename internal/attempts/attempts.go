@@ -259,9 +259,10 @@ func (l *Log) undoDue() {
 
 // afterCallLocked forgets r, or schedules its next undo.
 func (l *Log) afterCallLocked(r *record, answered bool) {
-	finished := time.Since(r.since) > giveUp
+	age := time.Since(r.since)
+	finished := age > giveUp
 	if answered { // after an outage the attempt may be carried out later than the undo
-		finished = finished || r.underway == 0 && (!r.unanswered || time.Since(r.since) > lateness && time.Since(r.silent) > lateness)
+		finished = r.underway == 0 && (!r.unanswered || min(age, time.Since(r.silent)) > lateness)
 	} else {
 		r.silent = time.Now()
 	}
