@@ -165,9 +165,16 @@ var internalMutants = []mutant{
 	{
 		rule: "an acquisition without an answer is undone for as long as it may be carried out",
 		file: "internal/attempts/attempts.go",
-		old:  `finished = r.underway == 0 && (!r.unanswered || age > lateness)`,
+		old:  `finished = r.underway == 0 && (!r.unanswered || min(age, time.Since(r.silent)) > lateness)`,
 		new:  `finished = r.underway == 0`,
 		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
+	},
+	{
+		rule: "after an outage an acquisition is undone for as long as before",
+		file: "internal/attempts/attempts.go",
+		old:  `min(age, time.Since(r.silent)) > lateness`,
+		new:  `age > lateness`,
+		test: "internal/attempts TestUndoingGoesOnAfterAnOutage",
 	},
 	{
 		rule: "nothing is undone before the owner is released",

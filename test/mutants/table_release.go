@@ -33,8 +33,8 @@ func init() {
 	add(mutant{
 		rule: "a machine that comes second is no failure of the service",
 		file: "packaging/systemd/nightly-report.service",
-		old:  `SuccessExitStatus=75`,
-		new:  `SuccessExitStatus=76`,
+		old:  `-n -E 0 --min-hold`,
+		new:  `-n --min-hold`,
 		test: "test/examples TestServiceOfSystemd",
 	})
 	add(mutant{
