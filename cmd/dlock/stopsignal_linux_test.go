@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -9,8 +10,9 @@ import (
 // it runs may take longer.
 func TestStopSignalFreesTheLockWhenTheGroupHasEnded(t *testing.T) {
 	b := newBench(t)
-	p := b.start("exec", "job", "--", "sh", "-c",
-		`sh -c 'trap "echo ending; sleep 1.5; echo ended; exit" TERM; echo ready; while :; do sleep 0.05; done'; true`)
+	done := b.path("done")
+	p := b.start("exec", "--ttl", "100s", "--grace", "30s", "job", "--", "sh", "-c",
+		`sh -c 'trap "echo ending; until [ -e \"$0\" ]; do sleep 0.05; done; echo ended; exit" TERM; echo ready; while :; do sleep 0.05; done' "$0"; true`, done)
 	if line := p.line(); line != "ready" {
 		t.Fatalf("got %q", line)
 	}
@@ -18,7 +20,10 @@ func TestStopSignalFreesTheLockWhenTheGroupHasEnded(t *testing.T) {
 	if line := p.line(); line != "ending" {
 		t.Fatalf("got %q", line)
 	}
-	b.must(75, "exec", "-w", "1", "job", "--", "true")
+	b.must(75, "exec", "-n", "job", "--", "true")
+	if err := os.WriteFile(done, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if line := p.line(); line != "ended" {
 		t.Errorf("got %q", line)
 	}
