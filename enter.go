@@ -187,8 +187,8 @@ func (lc *lockCall) timeForAnswer() time.Duration {
 // the lock may be free, held or unreachable.
 var errNoOutcome = fmt.Errorf("%w: the store has not answered an earlier call of this process", ErrUnreachable)
 
-// noteNoOutcome records that h leaves behind an attempt of unknown outcome, unless there is none yet
-// because the occupant pauses.
+// noteNoOutcome records that h gives up behind an attempt of unknown outcome. An occupant that pauses
+// has made no attempt yet.
 func (lc *lockCall) noteNoOutcome(h *hold) {
 	if occupant := lc.client.queue.Callers(h.name).Occupant; occupant == nil || !occupant.pausing.Load() {
 		lc.failure = errNoOutcome

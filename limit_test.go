@@ -316,7 +316,7 @@ func TestLostLockIsNotHeld(t *testing.T) {
 }
 
 // TestLimitBehindAPermitIsHeld: a caller whose limit ends while the next caller asks for a permit learns
-// who has got the last one, unless that was long ago.
+// which holder got the last one, unless that was long ago.
 func TestLimitBehindAPermitIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		store := newDistant(inner)

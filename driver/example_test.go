@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// What a store writes beside a lock, so that people can see who has it.
+// What a store writes beside a lock, so that people can see its holder.
 func ExampleHolder() {
 	holder := driver.Holder{Host: "web1", PID: 4711, Program: "billing"}
 	kept := holder.Encode()

@@ -132,8 +132,8 @@ func TestPlacesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestUnknownPlaceIsFoundOut: a place that may exist is renewed at the next attempt, and taken if there
-// is none.
+// TestUnknownPlaceIsFoundOut: a place that may exist is renewed at the next attempt, and taken if it
+// does not.
 func TestUnknownPlaceIsFoundOut(t *testing.T) {
 	for _, exists := range []bool{true, false} {
 		var p Recent
