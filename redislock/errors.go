@@ -56,7 +56,7 @@ var replies = []struct {
 // explain translates an error of the client into one of package driver.
 func explain(err error) error {
 	switch {
-	case err == nil || err == redis.Nil: //nolint:errorlint // not what Sentinel's client wraps
+	case err == nil || isNil(err):
 		return nil
 	case errors.Is(err, errWrongServer), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnreachable),
 		errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured), errors.Is(err, context.Canceled):
@@ -64,9 +64,8 @@ func explain(err error) error {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client was closed: %w", driver.ErrClosed, err)
 	}
-	text := err.Error()
 	for _, reply := range replies {
-		if hasCode(text, reply.code) {
+		if hasCode(err, reply.code) {
 			return fmt.Errorf("%w: %s: %w", reply.kind, reply.meaning, err)
 		}
 	}
@@ -76,23 +75,50 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
-// hasCode reports whether the text of an error contains an error code: at its beginning, inside the
-// error of a script on a server before Redis 7, or in an error of go-redis about Sentinel.
-func hasCode(text, code string) bool {
-	return strings.HasPrefix(text, code) ||
-		strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code)) ||
-		strings.HasPrefix(text, "redis: all sentinels") && (strings.Contains(text, ": "+code) || strings.Contains(text, "\n"+code))
+// anyIn reports whether an error, or one that it wraps, fulfils is. What the server said may be deep
+// inside: go-redis wraps errors of the login, and hooks of the program's client may wrap all.
+func anyIn(err error, is func(error) bool) bool {
+	if err != nil && is(err) {
+		return true
+	}
+	switch wrapper := err.(type) { //nolint:errorlint // as errors.Is does
+	case interface{ Unwrap() error }:
+		return anyIn(wrapper.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(wrapper.Unwrap(), func(err error) bool { return anyIn(err, is) })
+	}
+	return false
+}
+
+// isNil reports whether the reply to a command was nil. Sentinel's client wraps the nil of a Sentinel
+// that knows no master.
+func isNil(err error) bool {
+	return errors.Is(err, redis.Nil) && !begins(err, "redis: all sentinels")
+}
+
+// hasCode reports whether an error has an error code: at its beginning, or inside the error of a script
+// on a server before Redis 7.
+func hasCode(err error, code string) bool {
+	return anyIn(err, func(err error) bool {
+		text := err.Error()
+		return strings.HasPrefix(text, code) ||
+			strings.HasPrefix(text, "ERR") && (strings.Contains(text, ": "+code) || strings.Contains(text, "-"+code))
+	})
 }
 
 func begins(err error, codes ...string) bool {
-	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
+	return anyIn(err, func(err error) bool {
+		return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
+	})
 }
 
 // A server that answers with one of these errors did nothing: it named another server, does not
 // know the script, found keys of several hash slots, or does not allow or know the command.
 func isRedirect(err error) bool      { return begins(err, "MOVED ", "ASK ") }
 func isUnknownScript(err error) bool { return begins(err, "NOSCRIPT") }
-func isCrossSlot(err error) bool     { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
+func isCrossSlot(err error) bool {
+	return anyIn(err, func(err error) bool { return strings.Contains(err.Error(), "CROSSSLOT") })
+}
 func isRefusal(err error) bool {
 	return !unanswered(err) && begins(err, "NOPERM", "ERR unknown command")
 }
@@ -101,7 +127,7 @@ func isRefusal(err error) bool {
 // server that can.
 func noLongerMaster(err error) bool {
 	return err != nil && !unanswered(err) &&
-		slices.ContainsFunc([]string{"READONLY", "MASTERDOWN", "CLUSTERDOWN"}, func(code string) bool { return hasCode(err.Error(), code) })
+		slices.ContainsFunc([]string{"READONLY", "MASTERDOWN", "CLUSTERDOWN"}, func(code string) bool { return hasCode(err, code) })
 }
 
 // unanswered reports whether an error is not a reply of the server. Then the command may still be
@@ -123,7 +149,7 @@ func neverSent(err error) bool {
 // explainFor also names the keys of the command if one of them holds something else.
 func explainFor(keys []string, err error) error {
 	explained := explain(err)
-	if explained != nil && hasCode(err.Error(), "WRONGTYPE") {
+	if explained != nil && hasCode(err, "WRONGTYPE") {
 		return fmt.Errorf("%w (keys %q)", explained, keys)
 	}
 	return explained

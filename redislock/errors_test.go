@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +45,52 @@ func TestKeyOnAnotherServerIsUnreachable(t *testing.T) {
 		if err := explain(refusal(text)); !errors.Is(err, driver.ErrUnreachable) {
 			t.Errorf("%q: %v; want ErrUnreachable", text, err)
 		}
+	}
+}
+
+// opaque is the error of a hook that says nothing of what it wraps.
+type opaque struct{ error }
+
+func (o opaque) Error() string { return "a call failed" }
+func (o opaque) Unwrap() error { return o.error }
+
+// TestWrappedErrorsKeepTheirMeaning: hooks of the program's client wrap what the server said, and it
+// means the same as without them.
+func TestWrappedErrorsKeepTheirMeaning(t *testing.T) {
+	for what, wrap := range map[string]func(error) error{
+		"with a prefix":     func(err error) error { return fmt.Errorf("redis: %w", err) },
+		"together":          func(err error) error { return fmt.Errorf("%w: %w", errors.New("failed"), err) },
+		"without its text":  func(err error) error { return opaque{err} },
+		"by several layers": func(err error) error { return opaque{errors.Join(fmt.Errorf("get: %w", err))} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, reply := range replies {
+				err := wrap(refusal(reply.code + " and more"))
+				if explained := explain(err); !errors.Is(explained, reply.kind) || !strings.Contains(explained.Error(), reply.meaning) {
+					t.Errorf("%q: %v; want %q", reply.code, explained, reply.meaning)
+				}
+			}
+			for text, is := range map[string]func(error) bool{
+				"NOSCRIPT No matching script.":            isUnknownScript,
+				"MOVED 3999 127.0.0.1:6381":               isRedirect,
+				"ASK 3999 127.0.0.1:6381":                 isRedirect,
+				"CROSSSLOT Keys in request":               isCrossSlot,
+				"NOPERM this user":                        isRefusal,
+				"READONLY You can't write":                noLongerMaster,
+				"ERR Error running script: -READONLY You": noLongerMaster,
+			} {
+				if !is(wrap(refusal(text))) {
+					t.Errorf("%q is not recognized", text)
+				}
+			}
+			if err := explain(wrap(redis.Nil)); err != nil {
+				t.Errorf("a reply of nil: %v", err)
+			}
+			noMaster := wrap(fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil, redis.Nil)))
+			if err := explain(noMaster); !errors.Is(err, driver.ErrMisconfigured) {
+				t.Errorf("Sentinels that know no master: %v; want ErrMisconfigured", err)
+			}
+		})
 	}
 }
 

@@ -128,7 +128,7 @@ func (s *Store) inspect(ctx context.Context, keys []string, named bool) (infos [
 			return nil, noAnswer(run.err)
 		}
 		switch err := run.cmd.Err(); {
-		case err != nil && strings.Contains(err.Error(), "WRONGTYPE"): // not a lock
+		case hasCode(err, "WRONGTYPE"): // not a lock
 		case explain(err) != nil:
 			return nil, explain(err)
 		default:

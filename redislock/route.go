@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,10 +205,13 @@ func (r *route) follow(ctx context.Context, cmd noRetryCmd, servers func() ([]*r
 		return r.viaClient.do(ctx, cmd)
 	}
 	for range maxRedirects {
-		redirect := strings.Fields(cmd.Err().Error()) // ASK SLOT ADDRESS
+		addr, ask := redis.IsAskError(cmd.Err())
+		if !ask {
+			addr, _ = redis.IsMovedError(cmd.Err())
+		}
 		list, err := servers()
 		i := slices.IndexFunc(list, func(server *redis.Client) bool {
-			return slices.Contains([]string{server.Options().Addr, server.Options().NodeAddress}, redirect[len(redirect)-1])
+			return slices.Contains([]string{server.Options().Addr, server.Options().NodeAddress}, addr)
 		})
 		if err != nil || i < 0 { // the client does not know a server that has no hash slots yet
 			return err
@@ -219,7 +221,7 @@ func (r *route) follow(ctx context.Context, cmd noRetryCmd, servers func() ([]*r
 			return err
 		}
 		commands := []redis.Cmder{cmd}
-		if redirect[0] == "ASK" {
+		if ask {
 			commands = []redis.Cmder{noRetryCmd{redis.NewCmd(ctx, "asking")}, cmd}
 		}
 		if err = sender.do(ctx, commands...); !r.redirected(err, cmd) {

@@ -89,9 +89,20 @@ func TestHangingMasterDelaysNoOther(t *testing.T) {
 func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
+	stores := make(map[string]driver.Store)
 	for _, query := range []string{"", "?" + acknowledgedLate} {
+		stores["store"+query], _ = openURL(t, c.URL()+query)
+	}
+	for _, replicas := range []int{0, 1} {
+		store, err := openWrapping(c.URL(), &redislock.Options{Replicas: replicas})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		stores[fmt.Sprintf("store over a client with a hook, %d replicas", replicas)] = store
+	}
+	for what, store := range stores {
 		const name = "moves"
-		store, _ := openURL(t, c.URL()+query)
 		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -100,15 +111,15 @@ func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 		move(name, "redisson_lock_token:{"+name+"}")
 		for range 2 { // the server may not know the script the first time
 			if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Errorf("%q: Renew: %v", query, errs)
+				t.Errorf("%s: Renew: %v", what, errs)
 			}
 		}
 		if err := store.Release(t.Context(), grant); err != nil {
-			t.Errorf("%q: Release: %v", query, err)
+			t.Errorf("%s: Release: %v", what, err)
 		}
 		finish()
 		last := grant.Token
-		rises(t, &last, acquireAndRelease(t, store, name), "on the new server")
+		rises(t, &last, acquireAndRelease(t, store, name), what+": on the new server")
 	}
 }
 
