@@ -212,8 +212,13 @@ func (s *Store) checkReplication(info map[string]string) driver.Finding {
 	case replicas > 0 && s.replicas == 0:
 		return finding.Warning(check, "Connected replicas: %d. A failover may forget locks that they have not received yet, which can then have two holders. "+
 			"Options.Replicas (replicas=1 in the URL) makes that unlikely; only a token that the resource checks prevents harm.", replicas)
+	case replicas > s.replicas:
+		return finding.Warning(check, "Connected replicas: %d, of which %d must acknowledge. A failover can promote another one and forget locks, "+
+			"which can then have two holders; with Sentinel a planned one forgets what is granted while it runs. "+
+			"Options.Replicas %d (replicas=%d in the URL) prevents that, and then no lock is granted while a replica is away.",
+			replicas, s.replicas, replicas, replicas)
 	case replicas > 0:
-		return finding.OK(check, "Connected replicas: %d, of which %d must acknowledge. A failover can still promote one that has not.", replicas, s.replicas)
+		return finding.OK(check, "Connected replicas: %d, which must all acknowledge. A failover can still promote one that is away now.", replicas)
 	}
 	return finding.OK(check, "No replicas: there is no failover.")
 }

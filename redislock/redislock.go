@@ -69,7 +69,9 @@ type Options struct {
 	Protocol Protocol
 
 	// Replicas is how many replicas have to acknowledge each acquisition and renewal, by
-	// the WAIT command. It makes it unlikely that a failover loses a lock, not impossible.
+	// the WAIT command. It makes it unlikely that a failover loses a lock, not impossible. With
+	// fewer than the master has, a planned failover of Sentinel (SENTINEL FAILOVER) loses locks
+	// that are granted while it runs.
 	// If fewer replicas acknowledge, the acquisition fails with [ErrNotReplicated]. A waiter tries
 	// again, as after any outage, and keeps the lock on the master from others meanwhile.
 	Replicas int

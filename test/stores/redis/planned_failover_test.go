@@ -17,14 +17,18 @@ import (
 )
 
 // TestPlannedFailoverKeepsLocksAndWaits: holders keep their locks and waiters keep waiting while an
-// administrator makes a replica the master and the master a replica.
+// administrator makes a replica the master and the master a replica. So do locks that all replicas
+// acknowledge while that happens.
 func TestPlannedFailoverKeepsLocksAndWaits(t *testing.T) {
-	for topology, start := range map[string]func(*testing.T) (top topology, prepare, failover func(context.Context) error){
-		"cluster": clusterToFailOver, "sentinel": sentinelToFailOver, "one server, and back": serverToSwap,
+	for topology, test := range map[string]struct {
+		start    func(*testing.T) (top topology, prepare, failover func(context.Context) error)
+		replicas int // all of the master
+	}{
+		"cluster": {clusterToFailOver, 1}, "sentinel": {sentinelToFailOver, 2}, "one server, and back": {serverToSwap, 1},
 	} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
-			top, prepare, failover := start(t)
+			top, prepare, failover := test.start(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var finish []func()
@@ -33,6 +37,9 @@ func TestPlannedFailoverKeepsLocksAndWaits(t *testing.T) {
 			}
 			if err := prepare(ctx); err != nil {
 				t.Fatal(err)
+			}
+			for _, protocol := range protocols { // now that all replicas are connected
+				finish = append(finish, keepsGrants(t, top, protocol, test.replicas))
 			}
 			err := failover(ctx)
 			for _, f := range finish {
@@ -235,4 +242,41 @@ func waitAny(t *testing.T, waiters []*waiter) (lease *dlock.Lease) {
 		return false
 	})
 	return lease
+}
+
+// keepsGrants acquires new names all the time, which all replicas acknowledge. finish, which the caller
+// calls after the failover, demands that the new master has all that were granted.
+func keepsGrants(t *testing.T, top topology, protocol string, replicas int) (finish func()) {
+	t.Helper()
+	url, prefix := fmt.Sprintf("%s?protocol=%s&replicas=%d&replica_timeout=2s", top.url, protocol, replicas), failedOver+"granted-"+protocol
+	store, _ := openURL(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	granted := make(map[string]uint64)
+	var acquiring sync.WaitGroup
+	acquiring.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			grant, err := store.Acquire(ctx, driver.Request{Name: fmt.Sprintf("%s-%d", prefix, n), Owner: driver.NewOwner(), TTL: time.Hour})
+			if err == nil {
+				granted[grant.Name] = grant.Token
+			}
+		}
+	})
+	return func() {
+		t.Helper()
+		cancel()
+		acquiring.Wait()
+		fresh, _ := openURL(t, url)
+		all := len(granted)
+		for info, err := range fresh.(driver.Lister).List(t.Context(), prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if granted[info.Name] == info.Token {
+				delete(granted, info.Name)
+			}
+		}
+		if all == 0 || len(granted) > 0 {
+			t.Errorf("%s: the failover lost %d of %d locks that all replicas had", url, len(granted), all)
+		}
+	}
 }
