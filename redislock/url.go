@@ -156,7 +156,7 @@ func (a *address) single() (redis.UniversalClient, error) {
 	}
 	opts, err := redis.ParseURL(a.forGoRedis(a.Path))
 	if err != nil {
-		return nil, err
+		return nil, withoutNames(err)
 	}
 	opts.Addr = a.Hosts[0]
 	opts.Username, opts.Password = a.User, a.Password
@@ -178,7 +178,7 @@ func (a *address) sentinel() (redis.UniversalClient, error) {
 	a.Rest().Set("master_name", a.Path)
 	opts, err := redis.ParseFailoverURL(a.forGoRedis(""))
 	if err != nil {
-		return nil, err
+		return nil, withoutNames(err)
 	}
 	opts.SentinelAddrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
@@ -195,7 +195,7 @@ func (a *address) cluster() (redis.UniversalClient, error) {
 	}
 	opts, err := redis.ParseClusterURL(a.forGoRedis(""))
 	if err != nil {
-		return nil, err
+		return nil, withoutNames(err)
 	}
 	opts.Addrs = a.Hosts
 	opts.Username, opts.Password = a.User, a.Password
@@ -204,6 +204,16 @@ func (a *address) cluster() (redis.UniversalClient, error) {
 	opts.ContextTimeoutEnabled, opts.DisableIdentity = true, true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClusterClient(opts), nil
+}
+
+// withoutNames replaces the error of go-redis about parameters that it does not know, which quotes
+// their names: they may be a part of a password.
+func withoutNames(err error) error {
+	if strings.Contains(err.Error(), "unexpected option") {
+		return errors.New("unknown parameter; known are protocol, replicas, replica_timeout, tls, ca, cert, key, for Sentinel " +
+			"sentinel_username and sentinel_password, and those of go-redis, such as read_timeout; write '?' as %3F in a password")
+	}
+	return err
 }
 
 // forGoRedis returns a URL from which go-redis reads the remaining parameters. It contains
