@@ -13,7 +13,8 @@ import (
 // whatever the order of the names that each was given. A name that is given twice
 // counts once. If the store can, it grants all names in one atomic step, and LockAll
 // holds and reserves nothing while it waits: if others always hold one of its names, it
-// may wait for long. Otherwise, and with WithFair, LockAll acquires the names one after
+// may wait for long. Such a store serves no other call meanwhile, so LockAll refuses more
+// than 500 names there. Otherwise, and with WithFair, LockAll acquires the names one after
 // the other in the order of their bytes, and gives them back if it cannot acquire one.
 // WithWait limits the waiting for all names together.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
@@ -27,8 +28,18 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	defer c.calls.end()
 	names = slices.Clone(names)
 	slices.Sort(names)
-	return c.lockAll(ctx, slices.Compact(names), s)
+	names = slices.Compact(names)
+	if c.takesAll(s) && len(names) > maxNamesInOneStep {
+		return nil, fmt.Errorf("%w: LockAll of %d names in one step (want %d at most)", ErrBadName, len(names), maxNamesInOneStep)
+	}
+	return c.lockAll(ctx, names, s)
 }
+
+// maxNamesInOneStep keeps a step short: Redis takes about 6 ms for it.
+const maxNamesInOneStep = 500
+
+// takesAll reports whether the store takes all names of a LockAll in one step, if it can.
+func (c *Client) takesAll(s *settings) bool { return c.batcher != nil && !s.fair }
 
 func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Leases, error) {
 	outer := c.innermost(ctx)
@@ -55,7 +66,7 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 		}
 	}()
 	var err error
-	if c.batcher != nil && !s.fair && len(holds) > 1 {
+	if c.takesAll(s) && len(holds) > 1 {
 		err = c.acquireBatch(ctx, holds)
 	} else {
 		err = c.acquireInOrder(ctx, holds, 0)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,32 @@ func eachWay(t *testing.T, fn func(t *testing.T, c, other *dlock.Client, opts []
 				defer other.Close()
 				fn(t, c, other, way.opts)
 			})
+		})
+	}
+}
+
+// TestLockAllRefusesTooManyNames: a store that takes all names in one step serves no other call
+// meanwhile. Names that are given twice count once.
+func TestLockAllRefusesTooManyNames(t *testing.T) {
+	var names []string
+	for i := range 501 {
+		names = append(names, strconv.Itoa(i))
+	}
+	for _, way := range ways {
+		bubble(t, func(t *testing.T, store *memlock.Store) {
+			c := dlock.New(way.wrap(store), nil)
+			defer c.Close()
+			most, err := c.LockAll(t.Context(), slices.Concat(names[1:], names[1:]), way.opts...)
+			if err != nil {
+				t.Fatalf("%s: LockAll of 500 names: %v", way.name, err)
+			}
+			if err := most.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.LockAll(t.Context(), names, way.opts...)
+			if inOneStep := way.name == "in one step"; errors.Is(err, dlock.ErrBadName) != inOneStep {
+				t.Errorf("%s: LockAll of 501 names: %v; want ErrBadName only in one step", way.name, err)
+			}
 		})
 	}
 }

@@ -24,7 +24,7 @@ type Watcher interface {
 // BatchAcquirer is implemented by stores that can grant several names in one
 // atomic step.
 type BatchAcquirer interface {
-	// AcquireAll acquires all requests or none. The names are distinct, and the
+	// AcquireAll acquires all requests or none, 500 at most. The names are distinct, and the
 	// grants are in the order of the requests. If a name is held, the error is a
 	// [*HeldError] for it, preferably for the first such name.
 	// If the store cannot acquire these names atomically, because they are on
