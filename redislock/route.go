@@ -38,13 +38,14 @@ type route struct {
 	known   bool         // the client knows its cluster
 	search  func() error // under way; nil if there is none
 	senders map[string]*sender
+	checked time.Time // when senders were last compared with the servers of the cluster
 
 	tasks *tasks // searches, pipelines and subscriptions
 }
 
 func newRoute(client redis.UniversalClient, clustered *atomic.Bool, replicas int, ackTimeout time.Duration) *route {
 	r := &route{clustered: clustered, replicas: replicas, ackTimeout: ackTimeout,
-		senders: make(map[string]*sender), tasks: newTasks()}
+		senders: make(map[string]*sender), checked: time.Now(), tasks: newTasks()}
 	r.viaClient = newSender(r, client)
 	if r.cluster, _ = client.(clusterClient); r.cluster != nil {
 		r.viaClient.replicas = 0 // WAIT has no key, and would reach any server
@@ -130,6 +131,10 @@ func (r *route) senderTo(server *redis.Client) (*sender, error) {
 	if r.tasks.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
+	if time.Since(r.checked) > checkInterval {
+		r.checked = time.Now()
+		r.tasks.start(r.forgetGone)
+	}
 	addr := server.Options().Addr
 	old := r.senders[addr]
 	if old != nil && old.client == redis.UniversalClient(server) {
@@ -141,6 +146,25 @@ func (r *route) senderTo(server *redis.Client) (*sender, error) {
 	s := newSender(r, server)
 	s.addr, r.senders[addr] = addr, s
 	return s, nil
+}
+
+// checkInterval is how often senders are compared with the servers of the cluster.
+const checkInterval = time.Minute
+
+// forgetGone ends the senders to servers that have left the cluster.
+func (r *route) forgetGone() {
+	servers, err := r.list(r.tasks.ctx, r.cluster.ForEachShard)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for addr, s := range r.senders {
+		if !slices.ContainsFunc(servers, func(server *redis.Client) bool { return server.Options().Addr == addr }) {
+			s.close(errReplaced)
+			delete(r.senders, addr)
+		}
+	}
 }
 
 // list returns the servers that forEach visits. It obeys ctx, although forEach does not.

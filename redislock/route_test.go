@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -106,5 +108,53 @@ func TestReplacedSendersAreForgotten(t *testing.T) {
 	}
 	if kept > 0 || workers > 0 {
 		t.Errorf("%d senders and %d workers stay; want none", kept, workers)
+	}
+}
+
+// TestSendersToServersThatLeftEnd: a server that has left its cluster leaves no sender behind.
+func TestSendersToServersThatLeftEnd(t *testing.T) {
+	const half = 1 << 13 // of the hash slots
+	slots := []redis.ClusterSlot{
+		{Start: 0, End: half - 1, Nodes: []redis.ClusterNode{{Addr: "10.0.0.1:1"}}},
+		{Start: half, End: 2*half - 1, Nodes: []redis.ClusterNode{{Addr: "10.0.0.1:2"}}},
+	}
+	var left atomic.Bool
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		if left.Load() {
+			return []redis.ClusterSlot{{Start: 0, End: 2*half - 1, Nodes: slots[0].Nodes}}, nil
+		}
+		return slots, nil
+	}})
+	defer cluster.Close()
+	r := newRoute(cluster, nil, 0, 0)
+	defer r.close()
+	use := func() {
+		for _, key := range []string{"a", "b"} { // in the upper and in the lower half
+			if _, err := r.senderFor(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	use()
+	stays, gone := r.senders["10.0.0.1:1"], r.senders["10.0.0.1:2"]
+	if stays == nil || gone == nil {
+		t.Fatalf("the senders are %v; want two", r.senders)
+	}
+	left.Store(true)
+	r.checked = time.Now().Add(-2 * checkInterval)
+	use()
+	kept := func() map[string]*sender {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return maps.Clone(r.senders)
+	}
+	for limit := time.Now().Add(10 * time.Second); len(kept()) > 1 && time.Now().Before(limit); <-time.After(time.Millisecond) {
+	}
+	if senders := kept(); len(senders) != 1 || senders["10.0.0.1:1"] != stays {
+		t.Errorf("the senders are %v; want that of the server which stays", senders)
+	}
+	cmd := noRetryCmd{redis.NewCmd(t.Context(), "ping")}
+	if err := gone.do(t.Context(), cmd); !r.clientReplaced(err, cmd) {
+		t.Errorf("a call of a sender that has ended: %v; want errReplaced", err)
 	}
 }
