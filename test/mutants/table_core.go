@@ -373,6 +373,13 @@ func init() {
 		test: ". TestLockAllKeepsNothingWhileItWaits",
 	})
 	add(mutant{
+		rule: "a set of many names is not acquired in one step",
+		file: "lockall.go",
+		old:  "len(names) > maxNamesInOneStep",
+		new:  "len(names) < 0",
+		test: ". TestLockAllRefusesTooManyNames",
+	})
+	add(mutant{
 		rule: "a set subscribes to the name that blocks it",
 		file: "lockbatch.go",
 		old:  "	if h != b.subscribedTo {\n		b.unsubscribe()\n",

@@ -155,4 +155,18 @@ if not placed and not redis.call('lpos', queue, place) then`,
 		new:  `		case false && noLongerMaster(err): // over`,
 		test: "test/stores/redis TestClientForReadersFindsTheNewMaster",
 	})
+	add(mutant{
+		rule: "an error of the server is recognized inside that of a hook",
+		file: "redislock/errors.go",
+		old:  `return anyIn(wrapper.Unwrap(), is)`,
+		new:  `return false`,
+		test: "redislock TestWrappedErrorsKeepTheirMeaning",
+	})
+	add(mutant{
+		rule: "the nil of Sentinels is no reply to a command",
+		file: "redislock/errors.go",
+		old:  ` && !begins(err, "redis: all sentinels")`,
+		new:  ``,
+		test: "redislock TestWrappedErrorsKeepTheirMeaning",
+	})
 }
