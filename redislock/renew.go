@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -87,8 +87,12 @@ func (s *Store) renewals(grants []driver.Grant, clustered bool) []*scriptRun {
 	return list
 }
 
-// sendRenewals sends each renewal to its server, to all servers at once: a server that hangs
-// does not delay the others.
+// errOthersAnswered: the caller waits no longer for a server that may hang.
+var errOthersAnswered = fmt.Errorf("%w: this server has not answered, and others of the cluster have", driver.ErrUnreachable)
+
+// sendRenewals sends each renewal to its server, to all servers at once. When a server has answered,
+// it waits for the others for a quarter of the time at most: the outcome of a lock, for which its
+// release waits, does not depend on a server that hangs.
 func (r *route) sendRenewals(ctx context.Context, renewals []*scriptRun, sc *script) {
 	if r.cluster == nil {
 		r.evalAll(ctx, r.viaClient, sc, renewals)
@@ -98,14 +102,46 @@ func (r *route) sendRenewals(ctx context.Context, renewals []*scriptRun, sc *scr
 	for _, one := range renewals {
 		sender, err := r.senderFor(ctx, one.keys[0])
 		if one.err = err; err == nil {
+			one.err = errOthersAnswered
 			groups[sender] = append(groups[sender], one)
 		}
 	}
-	var wg sync.WaitGroup
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(errOthersAnswered)
+	answers := make(chan func(), len(groups))
 	for sender, group := range groups {
-		wg.Go(func() { r.evalAll(ctx, sender, sc, group) })
+		copies := make([]*scriptRun, len(group)) // a call that is not waited for writes into them
+		for i, one := range group {
+			copies[i] = &scriptRun{keys: one.keys, args: one.args}
+		}
+		work := func() {
+			r.evalAll(limited, sender, sc, copies)
+			answers <- func() {
+				for i, one := range group {
+					one.cmd, one.err = copies[i].cmd, copies[i].err
+				}
+			}
+		}
+		if !r.tasks.start(work) {
+			answers <- func() {
+				for _, one := range group {
+					one.err = driver.ErrClosed
+				}
+			}
+		}
 	}
-	wg.Wait()
+	var late <-chan time.Time // nil until a server has answered, and without a deadline
+	for range groups {
+		select {
+		case answer := <-answers:
+			answer()
+		case <-late:
+			return
+		}
+		if at, isLimited := ctx.Deadline(); isLimited && late == nil {
+			late = time.After(time.Until(at) / 4)
+		}
+	}
 }
 
 // reportRenewal writes the outcome of each grant.

@@ -22,12 +22,28 @@ type renewal struct {
 var errMiscounted = errors.New("the store did not answer for every lock")
 
 // send starts a sender if holds are pending. Running senders are busy, since an
-// idle one ends. w.mu is held.
+// idle one ends. If there are many, they may be stuck: then the next one starts a little
+// later. w.mu is held.
 func (w *Watchdog) send() {
-	if len(w.pending) > 0 && w.senders < maxSenders && !w.closed {
-		w.senders++
-		w.wg.Go(w.sender)
+	switch {
+	case len(w.pending) == 0 || w.closed:
+	case w.senders < maxSenders:
+		w.startSender()
+	case w.extraSender == nil:
+		w.extraSender = time.AfterFunc(stuckAfter, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.extraSender = nil
+			if len(w.pending) > 0 && !w.closed {
+				w.startSender()
+			}
+		})
 	}
+}
+
+func (w *Watchdog) startSender() {
+	w.senders++
+	w.wg.Go(w.sender)
 }
 
 // sender renews the pending holds batch by batch until none is left.
@@ -36,7 +52,22 @@ func (w *Watchdog) sender() {
 		sent := w.Clock.Now()
 		errs := w.call(r, sent)
 		w.finish(r, sent, errs)
+		if w.retire() {
+			return
+		}
 	}
+}
+
+// retire reports whether a sender has to end because there are more than maxSenders.
+func (w *Watchdog) retire() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.senders <= maxSenders {
+		return false
+	}
+	w.senders--
+	w.send()
+	return true
 }
 
 // next takes a batch of pending holds. It returns nil if none is left or the watchdog is

@@ -89,8 +89,10 @@ type Watchdog struct {
 	wakeAt  clock.Instant // when check is called next
 	pending []*Hold       // due for renewal, to be taken by a sender
 	senders int
-	idle    bool // the last check found no holds
-	closed  bool
+	// extraSender starts a sender beyond maxSenders; nil if none is to start.
+	extraSender *time.Timer
+	idle        bool // the last check found no holds
+	closed      bool
 }
 
 const (
@@ -101,9 +103,13 @@ const (
 	// its own sending time, so that in a slow store the trust in the last hold
 	// does not count from the first call.
 	batch = 1000
-	// maxSenders limits the concurrent calls to Renew. It is more than one, so
+	// maxSenders is how many calls to Renew may begin at once. It is more than one, so
 	// that a call whose answer was lost does not delay other renewals.
 	maxSenders = 8
+	// stuckAfter is how long holds wait for one of maxSenders before another sender starts. The
+	// calls may all be stuck at one server of the store, and the holds may be at others. The timeout
+	// of the calls bounds their number: 100 more with the default.
+	stuckAfter = 50 * time.Millisecond
 
 	never = clock.Instant(math.MaxInt64)
 )
@@ -121,6 +127,9 @@ func New(config Config) *Watchdog {
 func (w *Watchdog) Close() {
 	w.mu.Lock()
 	w.closed = true
+	if w.extraSender != nil {
+		w.extraSender.Stop()
+	}
 	w.mu.Unlock()
 	w.cancel()
 	w.wg.Wait()
