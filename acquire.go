@@ -225,21 +225,27 @@ func (h *hold) abandon() {
 }
 
 // undo releases in the background what the owner has, and then leaves the slot, so that the next
-// caller of this process does not find the lock held by this abandoned attempt.
+// caller of this process does not find the lock held by this abandoned attempt. If the store does not
+// answer, the next caller asks the store all the same, while undo goes on until the lock or the place
+// expires.
 func (h *hold) undo() {
 	c, grant := h.client, h.Grant
 	grant.Token = 0 // the owner alone decides
 	c.cleanups.Go(func() {
-		defer h.leaveSlot()
 		slot := h.slot.Load()
 		_, err := c.releaseGrant(context.Background(), grant, c.clock.NoLaterThanNow()+c.requestTimeout)
 		if err != nil && !errors.Is(err, ErrNotHeld) {
-			// The next caller asks the store all the same.
-			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
 			c.noteUnanswered(slot, err)
 			h.refusal.Store(nil) // whether the lock is still held is unknown
 		} else if slot != nil {
 			slot.State.OutageEnded()
+		}
+		h.leaveSlot()
+		if !isFinal(err) {
+			err = c.repeatRelease(grant, h.ended+h.settings.ttl, err)
+		}
+		if err != nil && !errors.Is(err, ErrNotHeld) {
+			c.logger.Warn("dlock: an attempt could not be undone and is left to expire", "name", grant.Name, "err", err)
 		}
 	})
 }

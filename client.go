@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -40,10 +41,12 @@ type Client struct {
 	calls  inFlight
 	// cleanups are releases in the background. Each begins during a call that calls counts, so
 	// none begins after Close has waited for the calls.
-	cleanups  sync.WaitGroup
-	watchdog  *watchdog.Watchdog
-	closeOnce sync.Once
-	closeErr  error
+	cleanups   sync.WaitGroup
+	watchdog   *watchdog.Watchdog
+	unreleased atomic.Int64  // locks that were left to expire since Close began
+	closeBy    clock.Instant // when Close stops releasing locks; set when it begins
+	closeOnce  sync.Once
+	closeErr   error
 }
 
 // New returns a client that keeps its locks in store. The client does not close the

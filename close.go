@@ -11,37 +11,52 @@ import (
 
 // Close releases all locks that are still held, ends their contexts with
 // [ErrClosed], makes all waiters return ErrClosed, and waits until no background work
-// is left. If the store does not answer, it takes a few times Options.RequestTimeout.
-// The error says how many locks could not be released and are left to expire. A second
-// Close waits for the first and returns the same.
+// is left. If the store does not answer, Close goes on releasing for twice
+// Options.RequestTimeout, and takes a few times that at most. The error says how many locks
+// could not be released and are left to expire. A second Close waits for the first and
+// returns the same.
 func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
 		c.calls.closed.Store(true)
+		c.closeBy = c.clock.Now() + 2*c.requestTimeout
 		close(c.calls.closing)
 		// Waiters of this process enter as locks are released, see that the client is
 		// closed, and return. After that no call can acquire any more.
-		err := c.releaseAll()
+		c.releaseAll()
 		c.calls.drain()
-		c.closeErr = errors.Join(err, c.releaseAll())
+		c.releaseAll()
 		c.cleanups.Wait()
 		c.watchdog.Close()
+		if n := c.unreleased.Load(); n > 0 {
+			c.closeErr = fmt.Errorf("%w: %d locks were left to expire", ErrUnreachable, n)
+		}
 	})
 	return c.closeErr
 }
 
 // maxReleases is how many locks Close releases at a time. Calls that are under way together share
-// round trips on some stores.
+// round trips on some stores. If none ends for a while, they may be stuck at one server of the store,
+// and Close releases twice as many.
 const maxReleases = 64
 
-func (c *Client) releaseAll() error {
+func (c *Client) releaseAll() {
 	deadline := time.Now().Add(2 * c.requestTimeout)
-	busy := make(chan struct{}, maxReleases)
-	var unreleased atomic.Int64
+	holds := c.watchdog.Holds()
+	ended := make(chan struct{}, len(holds))
+	underWay, most := 0, maxReleases
 	var wg sync.WaitGroup
-	for _, watched := range c.watchdog.Holds() {
-		busy <- struct{}{}
+	for _, watched := range holds {
+		for underWay >= most {
+			select {
+			case <-ended:
+				underWay--
+			case <-time.After(c.requestTimeout / 20):
+				most *= 2
+			}
+		}
+		underWay++
 		wg.Go(func() {
-			defer func() { <-busy }()
+			defer func() { ended <- struct{}{} }()
 			h := watched.Observer.(*hold)
 			if !h.end(ErrClosed) {
 				return // unlocked or lost at this very moment
@@ -52,19 +67,18 @@ func (c *Client) releaseAll() error {
 				h.leaveSlot()
 				err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, h.name)
 			} else {
-				err = h.releaseOrHandOver(context.Background())
+				if err = h.tryReleaseOrHandOver(context.Background()); !isFinal(err) {
+					err = c.repeatRelease(h.Grant, h.TrustDeadline(), err)
+				}
+				err = h.explainRelease(err)
 			}
 			if err != nil && !errors.Is(err, ErrNotHeld) {
-				unreleased.Add(1)
+				c.unreleased.Add(1)
 			}
 			h.reportClosed(err)
 		})
 	}
 	wg.Wait()
-	if n := unreleased.Load(); n > 0 {
-		return fmt.Errorf("%w: %d locks were left to expire", ErrUnreachable, n)
-	}
-	return nil
 }
 
 // reportClosed calls the hooks for a hold that Close has released. It calls none if the call that

@@ -13,8 +13,8 @@ import (
 
 // Unlock gives the lock back. It works with a cancelled context, and may be called twice:
 // the second call returns what the first did. If the store does not answer, Unlock takes
-// up to twice Options.RequestTimeout; then the error wraps [ErrUnreachable], and the
-// lock expires by itself. If the lock was lost before, or given back by [Client.Close], the
+// up to twice Options.RequestTimeout; then the error wraps [ErrUnreachable], and the client
+// goes on in the background until the lock expires or the client is closed. If the lock was lost before, or given back by [Client.Close], the
 // error wraps [ErrNotHeld]: another holder may have had it meanwhile. An Unlock that hands
 // the lock over to another caller of this client does not ask the store, and returns nil
 // if the client has not noticed a loss.
@@ -96,13 +96,36 @@ func (h *hold) removeLease() (last, ends bool) {
 }
 
 // releaseOrHandOver gives up the lock of a hold that has just ended. It hands the lock over to
-// the next waiter of this process, or releases it in the store.
-func (h *hold) releaseOrHandOver(ctx context.Context) (err error) {
-	c := h.client
-	renewal := c.watchdog.Forget(&h.Hold)
-	if !h.handOver() {
-		err = h.releaseToStore(ctx, renewal)
+// the next waiter of this process, or releases it in the store. If the store does not answer, the
+// release goes on in the background.
+func (h *hold) releaseOrHandOver(ctx context.Context) error {
+	err := h.tryReleaseOrHandOver(ctx)
+	if isFinal(err) {
+		return h.explainRelease(err)
 	}
+	c := h.client
+	c.cleanups.Go(func() {
+		if err := c.repeatRelease(h.Grant, h.TrustDeadline(), err); err != nil {
+			if c.calls.closed.Load() {
+				c.unreleased.Add(1)
+			}
+			c.logger.Warn("dlock: a lock could not be released and is left to expire", "name", h.name, "err", err)
+		}
+	})
+	return fmt.Errorf("unlocking %q, which goes on in the background until the lock expires: %w", h.name, err)
+}
+
+// tryReleaseOrHandOver is releaseOrHandOver without the background.
+func (h *hold) tryReleaseOrHandOver(ctx context.Context) error {
+	renewal := h.client.watchdog.Forget(&h.Hold)
+	if h.handOver() {
+		return nil
+	}
+	return h.releaseToStore(ctx, renewal)
+}
+
+// explainRelease returns the error of a release that does not go on.
+func (h *hold) explainRelease(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -142,6 +165,9 @@ const (
 	releaseAttempts = 3
 	minReleaseDelay = 10 * time.Millisecond
 	maxReleaseDelay = 100 * time.Millisecond
+	// maxRepeatDelay is the longest pause between two calls of repeatRelease. Thousands of locks
+	// may have to be released in the same outage.
+	maxRepeatDelay = 2 * time.Second
 )
 
 // releaseGrant asks the store to release grant, and again while that may help. It returns how
@@ -155,10 +181,7 @@ func (c *Client) releaseGrant(ctx context.Context, grant driver.Grant, until clo
 	delay := backoff.Backoff{Min: minReleaseDelay, Max: maxReleaseDelay}
 	for {
 		attempts++
-		limited, timer := c.withTimeout(ctx, min(c.requestTimeout, left))
-		err = c.explain(ctx, limited, c.store.Release(limited, grant))
-		timer.End()
-		if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
+		if err = c.callRelease(ctx, grant, left); isFinal(err) {
 			return attempts, err
 		}
 		pause := delay.Next()
@@ -168,4 +191,39 @@ func (c *Client) releaseGrant(ctx context.Context, grant driver.Grant, until clo
 		}
 		<-time.After(pause)
 	}
+}
+
+// repeatRelease goes on with a release that has failed with err, until the store has answered. It gives up
+// at until, when the lock expires by itself, and when Close has used its time.
+func (c *Client) repeatRelease(grant driver.Grant, until clock.Instant, err error) error {
+	closing := c.calls.closing
+	delay := backoff.Backoff{Min: maxReleaseDelay, Max: maxRepeatDelay}
+	for {
+		select {
+		case <-time.After(min(delay.Next(), until-c.clock.Now())):
+		case <-closing:
+			closing, until = nil, min(until, c.closeBy)
+		}
+		left := until - c.clock.Now()
+		if left <= 0 {
+			return err
+		}
+		if err = c.callRelease(context.Background(), grant, left); isFinal(err) {
+			if errors.Is(err, ErrNotHeld) { // a call without an answer has released the lock
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (c *Client) callRelease(ctx context.Context, grant driver.Grant, limit time.Duration) error {
+	limited, timer := c.withTimeout(ctx, min(c.requestTimeout, limit))
+	defer timer.End()
+	return c.explain(ctx, limited, c.store.Release(limited, grant))
+}
+
+// isFinal reports whether a release that ended with err need not be repeated.
+func isFinal(err error) bool {
+	return err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed)
 }

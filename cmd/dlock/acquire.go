@@ -261,7 +261,7 @@ func lossReason(held *heldLocks) string {
 
 // release releases the locks and reports whether they had been lost before. A stop signal
 // leaves the release some time, and a second one none.
-func (r *lockRequest) release(held *heldLocks, signals <-chan os.Signal) (lost bool) {
+func (r *lockRequest) release(held *heldLocks, signals chan os.Signal) (lost bool) {
 	released := make(chan error, 1)
 	go func() { released <- held.Unlock(context.Background()) }()
 	var late <-chan time.Time
@@ -272,7 +272,8 @@ func (r *lockRequest) release(held *heldLocks, signals <-chan os.Signal) (lost b
 			case errors.Is(err, dlock.ErrNotHeld) || errors.Is(err, dlock.ErrLost):
 				return true
 			case err != nil:
-				r.say("could not release %s, it expires within %v: %s", r.title(), r.flags.ttl, held.store.Clean(err.Error()))
+				r.say("could not release %s at once, it expires within %v: %s", r.title(), r.flags.ttl, held.store.Clean(err.Error()))
+				signal.Stop(signals) // closing the client goes on releasing: the next signal ends dlock
 			default:
 				r.report("released %s", r.title())
 			}

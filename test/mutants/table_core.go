@@ -396,8 +396,8 @@ func init() {
 	add(mutant{
 		rule: "Close gives back what is held",
 		file: "close.go",
-		old:  "err = h.releaseOrHandOver(context.Background())",
-		new:  "err = context.Background().Err()",
+		old:  "err = h.tryReleaseOrHandOver(context.Background());",
+		new:  "err = context.Background().Err();",
 		test: ". TestCloseReleasesAllLocks",
 	})
 }
