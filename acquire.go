@@ -39,6 +39,7 @@ type lockCall struct {
 	ownState queueState // of a call without a slot, such as a fair one
 	answerBy time.Time  // when to give up waiting for another caller's outcome; zero while not waiting for one
 	failure  error      // why the state of the lock is unknown; nil if it is known
+	tooEarly bool       // the call ended so soon that failure is no sign of an outage
 
 	// storeHasAnswered says that the store has answered this call, or another caller of this process
 	// since this call began. The grant of a lock that another caller held when this call began counts, too.
@@ -97,6 +98,7 @@ func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Ins
 	limited, timer := c.withTimeout(ctx, limit)
 	defer timer.End()
 	sent = c.clock.NoLaterThanNow()
+	h.asked.Store(int64(sent))
 	grant, err := c.store.Acquire(limited, req)
 	if err != nil {
 		h.noteFailure(req.Queue, err)

@@ -1,10 +1,12 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/contention"
 	"github.com/dlock-go/dlock/internal/localqueue"
 )
@@ -190,9 +192,29 @@ var errNoOutcome = fmt.Errorf("%w: the store has not answered an earlier call of
 // noteNoOutcome records that h gives up behind an attempt of unknown outcome. An occupant that pauses
 // has made no attempt yet.
 func (lc *lockCall) noteNoOutcome(h *hold) {
-	if occupant := lc.client.queue.Callers(h.name).Occupant; occupant == nil || !occupant.pausing.Load() {
-		lc.failure = errNoOutcome
+	occupant, now := lc.client.queue.Callers(h.name).Occupant, lc.client.clock.Now()
+	switch {
+	case occupant != nil && occupant.pausing.Load():
+	case occupant == nil || occupant == h:
+		lc.noteGivenUp(errNoOutcome, lc.state(h), now)
+	default: // the state is not this caller's
+		lc.noteGivenUp(errNoOutcome, &queueState{}, cmp.Or(occupant.unansweredSince(), now))
+		lc.tooEarly = lc.tooEarly && !occupant.unanswered.Load()
 	}
+}
+
+// unansweredSince returns when h began the call of unknown outcome that is under way, or zero.
+func (h *hold) unansweredSince() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return cmp.Or(h.ended, clock.Instant(h.asked.Load())) // a release or an undo follows the end
+}
+
+// noteGivenUp records that the caller's own limit ends the call. The store has not answered since silent.
+func (lc *lockCall) noteGivenUp(failure error, state *queueState, silent clock.Instant) {
+	tooEarly := state.GaveUp(lc.client.clock.Now(), silent, maxHolderAge)
+	lc.tooEarly = tooEarly && (lc.failure == nil || lc.tooEarly)
+	lc.failure = failure
 }
 
 // unanswered is the error of a call that has waited too long for an answer.

@@ -33,14 +33,16 @@ type hold struct {
 	refusal atomic.Pointer[driver.HeldError] // of the last attempt
 	outcome outcomeSignal                    // of the attempts
 
-	received        *handedOver // by the predecessor, until attempt takes it; nil if it was not handed over
-	acceptsHandOver bool        // not fair, shared or in a batch
-	waitedLocally   bool        // for another caller of this process
-	pausing         atomic.Bool // for other processes, before it has asked the store for anything
-	needsUndo       bool        // an attempt left something in the store, or may still do so
-	downgraded      bool        // guarded by mu
-	lossPending     atomic.Bool // lost, and not reported yet
-	span            uint32      // how many tokens it asks for
+	received        *handedOver  // by the predecessor, until attempt takes it; nil if it was not handed over
+	acceptsHandOver bool         // not fair, shared or in a batch
+	waitedLocally   bool         // for another caller of this process
+	pausing         atomic.Bool  // for other processes, before it has asked the store for anything
+	needsUndo       bool         // an attempt left something in the store, or may still do so
+	asked           atomic.Int64 // an instant: when the last attempt was sent
+	unanswered      atomic.Bool  // the last attempt failed because the store did not answer, not because the caller gave up
+	downgraded      bool         // guarded by mu
+	lossPending     atomic.Bool  // lost, and not reported yet
+	span            uint32       // how many tokens it asks for
 
 	mu     sync.Mutex
 	leases int32         // that are not unlocked yet; zero before startLease or, for a member, admitLocked

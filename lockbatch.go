@@ -98,6 +98,9 @@ func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Durat
 	limited, timer := c.withTimeout(ctx, limit)
 	defer timer.End()
 	sent := c.clock.NoLaterThanNow()
+	for _, h := range holds {
+		h.asked.Store(int64(sent))
+	}
 	grants, err := c.batcher.AcquireAll(limited, reqs)
 	if err != nil {
 		for i, h := range holds {

@@ -84,9 +84,10 @@ func WithFixedTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.ttl, s.fixed = ttl, true }
 }
 
-// WithWait limits the waiting for another holder. After that time the error is a [*HeldError], or
-// wraps [ErrUnreachable] if a call to the store is unanswered: see [Client.Lock]. Zero does not wait
-// at all. The first attempt does not count: if the store does not answer it, the call takes up to
+// WithWait limits the waiting for another holder. After that time the error is a [*HeldError]. If a
+// call to the store is unanswered and no holder is known, it wraps context.DeadlineExceeded, or
+// [ErrUnreachable] if the store has not answered for a quarter of a second: see [Client.Lock]. Zero
+// does not wait at all. The first attempt does not count: if the store does not answer it, the call takes up to
 // Options.RequestTimeout.
 func WithWait(limit time.Duration) Option {
 	return func(s *settings) { s.wait = max(0, limit) }

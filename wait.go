@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/deadline"
 )
 
@@ -112,7 +113,7 @@ func (lc *lockCall) beforeRetry(h *hold, err error) error {
 // afterFailure waits for a store that did not answer, unless the outage is too long.
 func (lc *lockCall) afterFailure(h *hold, err error) error {
 	if deadline.Passed(lc.ctx) != nil && !isAnswer(lc.ctx, err) {
-		lc.failure = err
+		lc.noteGivenUp(err, lc.state(h), clock.Instant(h.asked.Load()))
 		return lc.giveUpError(h, nil)
 	}
 	if errors.Is(err, ErrClosed) { // Close may have left the slot, which then is not of h any more
@@ -124,11 +125,12 @@ func (lc *lockCall) afterFailure(h *hold, err error) error {
 		return fmt.Errorf("locking %q: %w", h.name, err)
 	}
 	state.Unanswered(now, err)
+	h.unanswered.Store(true)
 	if slot := h.slot.Load(); slot != nil {
 		slot.ForgetPrevious()
 	}
 	if lc.storeHasAnswered && state.OutageTooLong(now, lc.settings.ttl) == nil {
-		lc.failure = err
+		lc.failure, lc.tooEarly = err, false
 		h.refusal.Store(nil) // whether the lock is still held is unknown
 		return lc.sleep(h, lc.poll.Next())
 	}
@@ -139,6 +141,7 @@ func (lc *lockCall) afterFailure(h *hold, err error) error {
 // waiter. It fails if this caller does not wait, or not any longer.
 func (lc *lockCall) noteRefusal(h *hold, refusal *driver.HeldError) error {
 	lc.storeHasAnswered = true
+	h.unanswered.Store(false)
 	lc.state(h).Refused(lc.client.clock.NoLaterThanNow(), refusal.Holder, refusal.Token)
 	h.refusal.Store(refusal)
 	h.outcome.announce()
@@ -268,7 +271,7 @@ func (lc *lockCall) sleep(h *hold, limit time.Duration) error {
 
 // giveUpError returns the error of a wait whose context is done: the holder if WithWait
 // ended the wait, otherwise the context's cause and the holder. If no holder is known, lc.failure
-// says why.
+// says why. A store that has had only a moment for its answer does not count as unreachable.
 func (lc *lockCall) giveUpError(h *hold, held *driver.HeldError) error {
 	held = cmp.Or(held, h.refusal.Load(), h.lastHolder())
 	cause := cmp.Or(context.Cause(lc.ctx), context.DeadlineExceeded) // the context's timer may be late
@@ -278,6 +281,10 @@ func (lc *lockCall) giveUpError(h *hold, held *driver.HeldError) error {
 		return held
 	case held != nil:
 		return &waitError{held: held, cause: cause}
+	case byWaitLimit && lc.tooEarly:
+		return fmt.Errorf("locking %q: the limit of the wait ended before the store answered: %w", h.name, context.DeadlineExceeded)
+	case lc.tooEarly:
+		return fmt.Errorf("locking %q: the wait ended before the store answered: %w", h.name, cause)
 	case byWaitLimit && errors.Is(lc.failure, ErrUnreachable):
 		return fmt.Errorf("locking %q: %w (gave up at the limit of the wait)", h.name, lc.failure)
 	case byWaitLimit && lc.failure != nil:

@@ -1,6 +1,7 @@
 package contention
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/clock"
@@ -13,6 +14,7 @@ type outage struct {
 	err      error         // of the last call
 	answered bool          // the store has answered an attempt since ForgetOutage
 	answerAt clock.Instant // of the last such answer
+	silent   clock.Instant // when the first call began that a caller gave up, of those since an answer; else zero
 }
 
 // ForgetOutage is for a caller that found the slot free: what the State knows about the
@@ -24,7 +26,7 @@ func (s *State) Answered(now clock.Instant) { s.outage = outage{answered: true, 
 
 // OutageEnded records that a call other than an attempt succeeded. Answers does not become true
 // by it: some stores can tell without their server that nothing is held.
-func (s *State) OutageEnded() { s.outage.began = 0 }
+func (s *State) OutageEnded() { s.outage.began, s.outage.silent = 0, 0 }
 
 // Answers reports whether the store has answered an attempt, and every call since.
 func (s *State) Answers() bool { return s.outage.answered && s.outage.began == 0 }
@@ -41,6 +43,15 @@ func (s *State) Unanswered(now clock.Instant, err error) {
 		s.outage.began = now
 	}
 	s.outage.err = err
+}
+
+// GaveUp records that a caller gives up waiting for an answer because its own time has ended. The store
+// may have been silent since silent. GaveUp returns whether the time is too short to tell an outage.
+// Callers that give up one after the other, each after a short time, may meet a store that is gone.
+func (s *State) GaveUp(now, silent clock.Instant, moment time.Duration) (tooEarly bool) {
+	o := &s.outage
+	o.silent = cmp.Or(o.silent, silent)
+	return o.began == 0 && now-o.silent < moment
 }
 
 // OutageTooLong returns the error of the last call if the outage is not worth waiting
