@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,11 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 }
 
 // acquireInOrder acquires one name after the other. All callers use the same order, so
-// that they cannot deadlock. before is how long the call has waited so far.
+// that they cannot deadlock. before is how long the call has waited so far. If a name is lost while
+// the call waits for a later one, the call fails at once.
 func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, before time.Duration) error {
+	waiting, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	for i, h := range holds {
 		s := h.settings
 		if s.wait > 0 {
@@ -94,16 +98,28 @@ func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, before time.
 			rest.wait = max(0, s.wait-before)
 			s = &rest
 		}
-		lc := lockCall{client: c, settings: s, ctx: ctx}
+		lc := lockCall{client: c, settings: s, ctx: waiting}
 		if err := lc.acquire(h); err != nil {
+			err = cmp.Or(lossAmong(holds[:i]), err)
 			unlockAcquired(holds[:i]...)
 			return err
 		}
+		if i < len(holds)-1 {
+			defer context.AfterFunc(h.context(), func() { giveUp(lossAmong(holds[i : i+1])) })()
+		}
 		before += lc.timeWaited()
 	}
-	for _, h := range holds { // the first may be lost by the time the last is acquired
+	if err := lossAmong(holds); err != nil {
+		unlockAcquired(holds...)
+		return err
+	}
+	return nil
+}
+
+// lossAmong returns why one of the holds has ended, or nil.
+func lossAmong(holds []*hold) error {
+	for _, h := range holds {
 		if err := h.endCause(); err != nil {
-			unlockAcquired(holds...)
 			return fmt.Errorf("%q was lost before the call returned: %w", h.name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -169,5 +170,35 @@ func TestLockAllBesideSlowAttempts(t *testing.T) {
 			t.Error(err)
 		}
 		others.Wait()
+	})
+}
+
+// A LockAll that acquires in order, and waits for a name, gives up at once if it loses another name.
+func TestLockAllGivesUpAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c, other := dlock.New(bareStore{store}, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		taken := mustLock(t, other, t.Context(), "c")
+		failed := make(chan error, 1)
+		start := time.Now()
+		go func() {
+			_, err := c.LockAll(t.Context(), []string{"a", "b", "c"})
+			failed <- err
+		}()
+		synctest.Wait()
+		for info := range store.List(t.Context(), "b") {
+			if err := other.Break(t.Context(), "b", info.Token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := <-failed
+		if !errors.Is(err, dlock.ErrLost) || errors.Is(err, dlock.ErrHeld) || !strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("LockAll: %v; want that b was lost", err)
+		}
+		if took := time.Since(start); took > dlock.DefaultTTL {
+			t.Errorf("LockAll waited %v, although it lost a name at its next renewal", took)
+		}
+		mustUnlock(t, taken)
 	})
 }

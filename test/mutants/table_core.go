@@ -354,8 +354,8 @@ func init() {
 	add(mutant{
 		rule: "a set that cannot be had whole leaves nothing",
 		file: "lockall.go",
-		old:  "		if err := lc.acquire(h); err != nil {\n			unlockAcquired(holds[:i]...)\n",
-		new:  "		if err := lc.acquire(h); err != nil {\n			_ = i\n",
+		old:  "			unlockAcquired(holds[:i]...)\n",
+		new:  "",
 		test: ". TestLockAll",
 	})
 	add(mutant{
