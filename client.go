@@ -70,7 +70,7 @@ func New(store driver.Store, opts *Options) *Client {
 		c.slices = contention.PolicyFor(c.traits.Reaction, 0)
 	}
 	c.batcher, _ = store.(driver.BatchAcquirer)
-	c.watchdog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: store.Renew, Timeout: c.requestTimeout})
+	c.watchdog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: c.renew, Timeout: c.requestTimeout})
 	return c
 }
 

@@ -16,7 +16,7 @@ var (
 	// belongs to another holder.
 	ErrNotHeld = driver.ErrNotHeld
 	// ErrLost is the cause with which a lease's context ends when the lock is not
-	// certainly held any more.
+	// certainly held any more. The cause also wraps why the last renewal failed.
 	ErrLost = errors.New("lock lost")
 	// ErrReleased is the cause with which a lease's context ends when the lease is
 	// unlocked.

@@ -120,7 +120,7 @@ func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, before time.
 func lossAmong(holds []*hold) error {
 	for _, h := range holds {
 		if err := h.endCause(); err != nil {
-			return fmt.Errorf("%q was lost before the call returned: %w", h.name, err)
+			return fmt.Errorf("%q ended before the call returned: %w", h.name, err)
 		}
 	}
 	return nil

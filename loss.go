@@ -2,11 +2,12 @@ package dlock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/dlock-go/dlock/internal/watchdog"
+	"github.com/dlock-go/dlock/driver"
 )
 
 // Renewed implements watchdog.Observer.
@@ -19,10 +20,22 @@ func (h *hold) Renewed(err error) {
 	call(c.hooks.Renewed, Event{Name: h.name, Token: h.token, Err: err})
 }
 
+// renew is the watchdog's call to the store. An error because its time has ended says that the store
+// did not answer.
+func (c *Client) renew(ctx context.Context, grants []driver.Grant) []error {
+	errs := c.store.Renew(ctx, grants)
+	for i, err := range errs {
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnreachable) && !isAnswer(ctx, err) {
+			errs[i] = fmt.Errorf("%w: no answer in time: %w", ErrUnreachable, err)
+		}
+	}
+	return errs
+}
+
 // Lost implements watchdog.Observer. It ends the context at once. The next waiter of this
 // process asks the store, which decides whether the lock is free.
 func (h *hold) Lost(reason error) {
-	if h.end(fmt.Errorf("%w: %w", ErrLost, reason)) {
+	if h.end(fmt.Errorf("%w: %q: %w", ErrLost, h.name, reason)) {
 		h.lossPending.Store(true)
 		h.leaveSlot()
 	}
@@ -51,7 +64,7 @@ func (h *hold) lose(reason error) {
 // the same, but the operating system may have kept it from running.
 func (h *hold) expireIfOverdue() {
 	if h = h.leaderOrSelf(); h.client.clock.Now() >= h.TrustDeadline() {
-		h.lose(watchdog.ErrExpired)
+		h.lose(h.client.watchdog.Expired(&h.Hold))
 	}
 }
 

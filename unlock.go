@@ -61,7 +61,10 @@ func (h *hold) unlock(ctx context.Context) error {
 
 // notHeld returns the error of an Unlock of a hold that ended before with cause, or nil.
 func (h *hold) notHeld(cause error) error {
-	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+	switch {
+	case errors.Is(cause, ErrLost): // it contains the name
+		return fmt.Errorf("%w: %w", ErrNotHeld, cause)
+	case errors.Is(cause, ErrClosed):
 		return fmt.Errorf("%w: %q: %w", ErrNotHeld, h.name, cause)
 	}
 	return nil

@@ -131,11 +131,13 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 			heap.Remove(&w.holds, h.index-1)
 			notHeld = append(notHeld, h)
 		case h.TrustDeadline() <= now:
+			h.failure = errs[i]
 			heap.Remove(&w.holds, h.index-1)
 			expired = append(expired, h)
 		case errs[i] == nil:
 			h.trustFrom(sent)
 		default:
+			h.failure = errs[i]
 			again := now + retryDelay(h.TrustDeadline()-now)
 			h.renewAt(again, again)
 		}
@@ -149,8 +151,8 @@ func (w *Watchdog) finish(r *renewal, sent clock.Instant, errs []error) {
 	w.wakeBy(earliest)
 	w.mu.Unlock()
 
-	w.declareLost(notHeld, ErrGone)
-	w.declareLost(expired, ErrExpired)
+	w.declareLost(notHeld, func(*Hold) error { return ErrGone })
+	w.declareLost(expired, (*Hold).expired)
 	for i, h := range r.holds {
 		if h != nil {
 			h.Observer.Renewed(errs[i])

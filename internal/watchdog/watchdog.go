@@ -8,6 +8,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -34,6 +35,7 @@ type Hold struct {
 	ready   clock.Instant // from when on it is renewed together with another hold that is due
 	index   int           // in the heap, from 1; 0 if the hold is not watched
 	renewal chan struct{} // of the last renewal; closed when it has ended
+	failure error         // of the last renewal, if its outcome is unknown; it does not change after the loss
 }
 
 // Observer is called with what happens to a hold. The watchdog holds no locks
@@ -57,6 +59,23 @@ var (
 // TrustDeadline returns the instant from which the hold counts as lost. It is
 // zero before Watch.
 func (h *Hold) TrustDeadline() clock.Instant { return clock.Instant(h.trustDeadline.Load()) }
+
+// Expired returns the reason of a loss at the trust deadline: ErrExpired, and why the last renewal failed.
+func (w *Watchdog) Expired(h *Hold) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.expired()
+}
+
+func (h *Hold) expired() error {
+	switch {
+	case h.failure == nil:
+		return ErrExpired
+	case errors.Is(h.failure, driver.ErrClosed): // the store was closed, and not the client
+		return fmt.Errorf("%w: the last renewal failed: %v", ErrExpired, h.failure) //nolint:errorlint // on purpose
+	}
+	return fmt.Errorf("%w: the last renewal failed: %w", ErrExpired, h.failure)
+}
 
 // Margin returns how long before the end of its TTL a hold counts as lost: what the
 // caller asked for or, if that is negative, 1 % and 2 ms, the drift that Redlock
@@ -171,6 +190,7 @@ func (w *Watchdog) Holds() []*Hold {
 // TTL, or a little earlier if another hold is due: one call for both is worth more than
 // exact spacing. Watchdog.mu is held.
 func (h *Hold) trustFrom(sent clock.Instant) {
+	h.failure = nil
 	ttl := h.Grant.TTL
 	h.trustDeadline.Store(int64(sent + ttl - h.Margin))
 	if h.Fixed {
@@ -220,7 +240,7 @@ func (w *Watchdog) check(time.Time) (next time.Time) {
 	w.send()
 	next = w.nextCheck(now)
 	w.mu.Unlock()
-	w.declareLost(lost, ErrExpired)
+	w.declareLost(lost, (*Hold).expired)
 	return next
 }
 
@@ -245,9 +265,9 @@ func (w *Watchdog) nextCheck(now clock.Instant) time.Time {
 
 // declareLost ends holds. Another goroutine reports the losses afterwards, since a
 // report may be slow.
-func (w *Watchdog) declareLost(holds []*Hold, reason error) {
+func (w *Watchdog) declareLost(holds []*Hold, reason func(*Hold) error) {
 	for _, h := range holds {
-		h.Observer.Lost(reason)
+		h.Observer.Lost(reason(h))
 	}
 	if len(holds) > 0 {
 		w.wg.Go(func() {

@@ -60,3 +60,18 @@ func TestSignalEndsHangingRelease(t *testing.T) {
 		t.Errorf("status %d, %q; want 7 and until when the lock is held", status, h.Stderr.String())
 	}
 }
+
+// TestCommandSaysWhyALockWasLost: the message of a loss contains why the lock was not renewed.
+func TestCommandSaysWhyALockWasLost(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	h := command.Start(t, server.URL(), "exec", "--ttl", "2s", "a", "--", "sh", "-c", "echo; read line")
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Resume() }) // so that it can be stopped in order
+	_ = h.Cmd.Wait()                          // it was lost
+	if text := h.Stderr.String(); !strings.Contains(text, "not renewed in time: the last renewal failed: ") {
+		t.Errorf("%q; want why the lock was not renewed", text)
+	}
+}
