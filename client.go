@@ -79,7 +79,9 @@ func withDefaults(h driver.Holder) driver.Holder {
 	host, _ := os.Hostname() // unknown is fine: it is for people only
 	h.Host = cmp.Or(h.Host, host)
 	h.PID = cmp.Or(h.PID, os.Getpid())
-	h.Program = cmp.Or(h.Program, filepath.Base(os.Args[0]))
+	if len(os.Args) > 0 { // a program may be started without arguments, not even its name
+		h.Program = cmp.Or(h.Program, filepath.Base(os.Args[0]))
+	}
 	return h
 }
 
