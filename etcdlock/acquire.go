@@ -50,13 +50,12 @@ func (s *Store) attempt(call, caller context.Context, h *hold, req *driver.Reque
 		if !ok { // the etcd lease has just ended
 			continue
 		}
-		reply, again, err := once(call, s, t.send)
+		reply, tries, err := retryWhile(call, caller, s, t.send)
+		if tries > 1 {
+			s.attemptUnconfirmed(h, req.TTL)
+		}
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)
-			continue
-		}
-		if again {
-			s.attemptUnconfirmed(h, req.TTL)
 			continue
 		}
 		if err != nil {

@@ -100,55 +100,87 @@ func (s *Store) connect(ctx context.Context, c *conn) error {
 	return nil // any other error is an answer
 }
 
-// retry calls do, and for up to callLimit calls it again if one of several members did not answer
-// in time or the connection was replaced. The server may carry it out twice.
-func retry[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (T, error) {
-	for start := time.Now(); ; {
-		reply, again, err := once(ctx, s, do)
-		switch {
-		case !again:
-			return reply, err
-		case time.Since(start) >= callLimit:
-			return reply, fmt.Errorf("no answer within %v", callLimit)
+// answer is what a try returned over a connection.
+type answer[T any] struct {
+	try   int
+	conn  *conn
+	reply T
+	err   error
+}
+
+// retry calls do until a try is answered, for up to callLimit. It tries again when the connection was
+// replaced and, if there are several members, after answerLimit: another member may answer. A try
+// without an answer goes on meanwhile, because the servers may be slow. After more than one try the
+// server may carry out do again, also later.
+func retry[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, tries int, err error) {
+	return retryWhile(ctx, ctx, s, do)
+}
+
+// retryWhile is a retry that does not try again after wanted has ended.
+func retryWhile[T any](ctx, wanted context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, tries int, err error) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	unanswered, cancel := context.WithCancel(ctx) // without a deadline: see callContextLocked
+	defer cancel()
+	limit := time.NewTimer(callLimit)
+	defer limit.Stop()
+	late := time.NewTimer(answerLimit)
+	defer late.Stop()
+	answers := make(chan answer[T])
+	several := len(s.client.Endpoints()) > 1
+	for {
+		c := s.conn.Load()
+		tries++
+		try := tries
+		calls.Add(1)
+		s.workers.Go(func() {
+			defer calls.Done()
+			reply, err := ask(unanswered, s, c, do)
+			select {
+			case answers <- answer[T]{try, c, reply, err}:
+			case <-unanswered.Done():
+			}
+		})
+		late.Reset(answerLimit)
+		var replaced <-chan struct{}
+		for again := false; !again; {
+			select {
+			case a := <-answers:
+				again = a.try == tries // an earlier one that failed proves nothing
+				if a.err == nil || again && s.conn.Load() == a.conn {
+					return a.reply, tries, a.err
+				}
+			case <-late.C:
+				s.examine(c)
+				again, replaced = several, c.ctx.Done()
+			case <-replaced:
+				again = true
+			case <-limit.C:
+				return reply, tries, fmt.Errorf("no answer within %v", callLimit)
+			case <-ctx.Done():
+				return reply, tries, context.Cause(ctx)
+			}
+		}
+		if wanted.Err() != nil {
+			return reply, tries, context.Cause(wanted)
 		}
 	}
 }
 
-// once calls do, and reports whether to call it again: no answer came in time, and another member or
-// connection may give one.
-func once[T any](ctx context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, again bool, err error) {
-	c := s.conn.Load()
-	var limited context.Context
-	var cancel context.CancelFunc
-	if len(s.client.Endpoints()) > 1 {
-		limited, cancel = context.WithTimeout(ctx, answerLimit)
-	} else { // without a deadline: see callContextLocked
-		limited, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(answerLimit, func() {
-			s.examine(c)
-			c.cancelUnanswered(limited, cancel)
-		}).Stop()
-	}
-	defer cancel()
-	if reply, err = do(limited, c); err == nil {
-		return reply, false, nil
-	}
-	if limited.Err() != nil {
+// ask calls do. A learner rejects it: then another member is asked.
+func ask[T any](ctx context.Context, s *Store, c *conn, do func(ctx context.Context, c *conn) (T, error)) (reply T, err error) {
+	for range 2 * len(s.client.Endpoints()) { // other calls may take the turns of the other members
+		if reply, err = do(ctx, c); !isError(err, errLearner) {
+			break
+		}
 		s.examine(c)
 	}
-	return reply, ctx.Err() == nil && (limited.Err() != nil || s.conn.Load() != c), err
+	return reply, err
 }
 
-// cancelUnanswered ends a call, which began answerLimit ago, when callLimit has passed or c is
-// replaced.
-func (c *conn) cancelUnanswered(call context.Context, cancel context.CancelFunc) {
-	stop := context.AfterFunc(c.ctx, cancel)
-	limit := time.AfterFunc(callLimit-answerLimit, cancel)
-	context.AfterFunc(call, func() { stop(); limit.Stop() })
-}
-
-// examine checks in the background a connection over which a call was not answered. If no member
-// answers over it, and one answers over a new connection, the new connection replaces it.
+// examine checks in the background a connection over which a call was not answered, or was answered
+// by a learner. If it leads to a member that does not serve requests, a new connection to a member
+// that does replaces it.
 func (s *Store) examine(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +188,8 @@ func (s *Store) examine(c *conn) {
 		return
 	}
 	s.examining = s.backgroundLocked(func() {
-		if s.needsReplacement(c) && s.replaceable() {
-			if next := s.dialAny(); next != nil {
+		if s.replaceable() {
+			if next := s.betterThan(c); next != nil {
 				s.replace(c, next)
 			}
 		}
@@ -176,30 +208,6 @@ func (s *Store) replace(old, next *conn) {
 	}
 }
 
-// needsReplacement reports whether no member answers over a connection. It returns false for a
-// connection that gRPC knows to be broken: gRPC connects again by itself.
-func (s *Store) needsReplacement(c *conn) bool {
-	members := 1
-	if !c.dialled {
-		members = len(s.client.Endpoints()) // gRPC asks one after the other
-	}
-	var calls sync.WaitGroup
-	var answered atomic.Bool
-	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
-	defer cancel()
-	for range members {
-		calls.Go(func() {
-			_, err := c.status.Status(ctx, &pb.StatusRequest{})
-			if err == nil || ctx.Err() == nil {
-				answered.Store(true)
-				cancel() // ends the other calls
-			}
-		})
-	}
-	calls.Wait()
-	return !answered.Load()
-}
-
 // replaceable reports whether the store can send the client's requests over a connection of its
 // own. It cannot if the program wrapped the client's KV or Watcher, as etcd's package namespace
 // does to change keys.
@@ -208,44 +216,78 @@ func (s *Store) replaceable() bool {
 		reflect.TypeOf(s.client.Watcher) == reflect.TypeOf(clientv3.NewWatcher(s.client))
 }
 
-// dialAny returns a connection to the member that answers first, or nil.
-func (s *Store) dialAny() *conn {
+// betterThan returns a connection to the member that serves requests first, or nil if all members
+// that c leads to serve requests, or none does. The client leads to all endpoints.
+func (s *Store) betterThan(c *conn) *conn {
+	endpoints := s.client.Endpoints()
+	members := len(endpoints) // gRPC asks one after the other
+	if c.dialled {
+		members = 1
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
-	var dials sync.WaitGroup
+	var calls sync.WaitGroup
+	var bad atomic.Bool
 	var first atomic.Pointer[conn]
-	for _, endpoint := range s.client.Endpoints() {
-		dials.Go(func() {
-			switch c := s.dialMember(ctx, endpoint); {
-			case c == nil:
-			case first.CompareAndSwap(nil, c):
-				cancel() // ends the other dials
-			default:
-				c.close()
+	for range members {
+		calls.Go(func() {
+			if serves, broken := s.serves(ctx, c); !serves && !broken { // gRPC connects again by itself
+				bad.Store(true)
 			}
 		})
 	}
-	dials.Wait()
-	return first.Load()
-}
-
-// dialMember returns a connection to a member, or nil if it does not answer or has no leader.
-func (s *Store) dialMember(ctx context.Context, endpoint string) *conn {
-	g, err := s.client.Dial(endpoint)
-	if err != nil {
+	for _, endpoint := range endpoints {
+		calls.Go(func() {
+			next, broken := s.dialMember(ctx, endpoint)
+			if next == nil && !broken && !c.dialled {
+				bad.Store(true)
+			}
+			if next != nil && !first.CompareAndSwap(nil, next) {
+				next.close()
+			}
+		})
+	}
+	calls.Wait()
+	next := first.Load()
+	if next != nil && !bad.Load() {
+		next.close()
 		return nil
 	}
-	c := s.newConn(&conn{
+	return next
+}
+
+// dialMember returns a connection to a member, or nil if the member does not serve requests. broken
+// reports whether there is no connection to it.
+func (s *Store) dialMember(ctx context.Context, endpoint string) (c *conn, broken bool) {
+	g, err := s.client.Dial(endpoint)
+	if err != nil {
+		return nil, true
+	}
+	c = s.newConn(&conn{
 		grpc:    g,
 		kv:      clientv3.NewKVFromKVClient(pb.NewKVClient(g), s.client),
 		watcher: clientv3.NewWatchFromWatchClient(pb.NewWatchClient(g), s.client),
 		leaser:  pb.NewLeaseClient(g),
 		dialled: true,
 	})
-	reply, err := c.status.Status(ctx, &pb.StatusRequest{})
-	if ctx.Err() != nil || status.Code(err) == codes.Unavailable || err == nil && reply.Leader == 0 {
+	serves, broken := s.serves(ctx, c)
+	if !serves {
 		c.close()
-		return nil
+		return nil, broken
 	}
-	return c // any other error is an answer
+	return c, false
+}
+
+// serves reports whether a member serves requests that need a leader, which a learner does not, or
+// that the connection is broken. An error is an answer, too.
+func (s *Store) serves(ctx context.Context, c *conn) (serves, broken bool) {
+	key := []byte(s.queuePrefix("dlock")) // a user may have no permission for others
+	_, err := pb.NewKVClient(c.grpc).Range(ctx, &pb.RangeRequest{Key: key, CountOnly: true})
+	switch {
+	case isError(err, errLearner), ctx.Err() != nil:
+		return false, false
+	case status.Code(err) == codes.Unavailable:
+		return false, true
+	}
+	return true, false
 }

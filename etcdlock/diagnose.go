@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/finding"
@@ -41,19 +42,31 @@ func notCheckable(check string, err error) driver.Finding {
 // checkServers asks every endpoint of the client.
 func (s *Store) checkServers(ctx context.Context) driver.Finding {
 	const check = "version"
-	var versions, silent []string
+	ctx, cancel := context.WithTimeout(ctx, 2*answerLimit)
+	defer cancel()
+	var calls sync.WaitGroup
+	var mu sync.Mutex
+	var versions, silent, learners []string
 	oldest := math.MaxInt
 	for _, endpoint := range s.client.Endpoints() {
-		limited, cancel := context.WithTimeout(ctx, callLimit)
-		status, err := s.client.Status(limited, endpoint)
-		cancel()
-		if err != nil {
-			silent = append(silent, endpoint)
-			continue
-		}
-		versions = append(versions, status.Version)
-		oldest = min(oldest, minorVersion(status.Version))
+		calls.Go(func() {
+			status, err := s.client.Status(ctx, endpoint)
+			serves := err == nil && !status.IsLearner && s.memberServes(ctx, endpoint)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && status.IsLearner:
+				learners = append(learners, endpoint)
+			case !serves:
+				silent = append(silent, endpoint)
+			}
+			if err == nil {
+				versions = append(versions, status.Version)
+				oldest = min(oldest, minorVersion(status.Version))
+			}
+		})
 	}
+	calls.Wait()
 	if len(versions) == 0 {
 		return notCheckable(check, errors.New("no endpoint reports its status"))
 	}
@@ -66,13 +79,27 @@ func (s *Store) checkServers(ctx context.Context) driver.Finding {
 	case oldest < 305:
 		f = finding.Warning(check, "%s works, but is not maintained any more: 3.5 or newer is recommended.", name)
 	}
+	if len(silent)+len(learners) > 0 && f.Level == driver.LevelOK {
+		f.Level = driver.LevelWarning
+	}
 	if len(silent) > 0 {
-		if f.Level == driver.LevelOK {
-			f.Level = driver.LevelWarning
-		}
+		slices.Sort(silent)
 		f.Message += fmt.Sprintf(" These endpoints do not answer: %s.", strings.Join(silent, ", "))
 	}
+	if len(learners) > 0 {
+		slices.Sort(learners)
+		f.Message += fmt.Sprintf(" These endpoints are learners, which serve no locks: leave out %s.", strings.Join(learners, ", "))
+	}
 	return f
+}
+
+// memberServes reports whether an endpoint answers a request that needs a leader.
+func (s *Store) memberServes(ctx context.Context, endpoint string) bool {
+	c, _ := s.dialMember(ctx, endpoint)
+	if c != nil {
+		c.close()
+	}
+	return c != nil
 }
 
 // minorVersion returns 304 for version 3.4.23, and zero for what is not a version.
@@ -84,7 +111,7 @@ func minorVersion(version string) int {
 
 func (s *Store) checkMembers(ctx context.Context) driver.Finding {
 	const check = "members"
-	reply, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.MemberListResponse, error) {
+	reply, _, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.MemberListResponse, error) {
 		return s.client.MemberList(ctx)
 	})
 	if err != nil {
@@ -103,7 +130,7 @@ func (s *Store) checkMembers(ctx context.Context) driver.Finding {
 
 func (s *Store) checkAlarms(ctx context.Context) driver.Finding {
 	const check = "alarms"
-	reply, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.AlarmResponse, error) { return s.client.AlarmList(ctx) })
+	reply, _, err := retry(ctx, s, func(ctx context.Context, _ *conn) (*clientv3.AlarmResponse, error) { return s.client.AlarmList(ctx) })
 	if err != nil {
 		return notCheckable(check, err)
 	}

@@ -37,7 +37,7 @@ func (s *Store) downgrade(ctx context.Context, h *hold, token uint64) error {
 		value := downgradedMark + strings.TrimPrefix(was.value, "{")
 		t.then = []clientv3.Op{clientv3.OpPut(was.key, value, clientv3.WithIgnoreLease())}
 	}
-	reply, err := retry(ctx, s, t.send)
+	reply, _, err := retry(ctx, s, t.send)
 	if err != nil {
 		return s.explain(ctx, err)
 	}

@@ -14,6 +14,9 @@ var errLeaseGone = errors.New("the etcd lease has ended")
 
 var errCallLimit = fmt.Errorf("the call took longer than %v", callLimit)
 
+// errLearner is how a learner rejects requests.
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
 // errMaybeReleased: a release that was repeated found nothing. An earlier try, which was
 // unanswered, may have released the lock, or the lock may have ended before.
 var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its release was lost", driver.ErrUnreachable)
@@ -38,6 +41,7 @@ var rejections = []rejection{
 	{rpctypes.ErrLeaseTTLTooLarge, "the TTL is longer than the server allows", nil},
 	{rpctypes.ErrRequestTooLarge, "the description of the holder is larger than the server allows", nil},
 	{rpctypes.ErrTooManyRequests, "the server is overloaded", driver.ErrUnreachable},
+	{errLearner, "the endpoints are learners, which serve no locks: use those of voting members", driver.ErrMisconfigured},
 	{rpctypes.ErrNotCapable, "the server is too old", driver.ErrMisconfigured},
 }
 

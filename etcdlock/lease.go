@@ -93,9 +93,8 @@ func (s *Store) ageLocked(l *lease) time.Duration { return s.clock.Now() - l.sen
 func (s *Store) grant(ctx context.Context, l *lease) error {
 	// The ID is chosen here, so that a repeated request asks for the same etcd lease.
 	id := clientv3.LeaseID(rand.Int64N(math.MaxInt64-1) + 1)
-	var sent clock.Instant
-	ttl, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
-		sent = s.clock.NoLaterThanNow()
+	sent := s.clock.NoLaterThanNow()
+	ttl, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		return c.grantLease(ctx, id, l.seconds)
 	})
 	s.mu.Lock()
@@ -126,9 +125,8 @@ func (c *conn) grantLease(ctx context.Context, id clientv3.LeaseID, seconds int6
 // keepAlive renews the etcd lease with one message. It does not use the loop of the client, which
 // does not pause while there is no connection.
 func (s *Store) keepAlive(ctx context.Context, l *lease) error {
-	var sent clock.Instant
-	ttl, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
-		sent = s.clock.NoLaterThanNow()
+	sent := s.clock.NoLaterThanNow()
+	ttl, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (int64, error) {
 		return c.keepAliveOnce(ctx, l.id)
 	})
 	if err == nil && ttl > 0 {
@@ -184,7 +182,7 @@ func (s *Store) revokeInBackgroundLocked(l *lease) bool {
 
 // revoke ends an etcd lease on the server. If that fails, the etcd lease expires.
 func (s *Store) revoke(ctx context.Context, l *lease) {
-	_, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
+	_, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
 		return c.leaser.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)}, grpc.WaitForReady(true))
 	})
 	if err != nil && !isError(err, rpctypes.ErrLeaseNotFound) {

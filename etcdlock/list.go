@@ -129,7 +129,8 @@ func (s *Store) keysByName(ctx context.Context, start string) iter.Seq2[nameKeys
 }
 
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
+	reply, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.GetResponse, error) { return c.kv.Get(ctx, key, opts...) })
+	return reply, err
 }
 
 // timeLeft returns the time left of an etcd lease. It is negative if the etcd lease has ended.
@@ -138,7 +139,7 @@ func (s *Store) timeLeft(ctx context.Context, id int64, known map[int64]time.Dur
 	if left, ok := known[id]; ok {
 		return left, nil
 	}
-	reply, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+	reply, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return c.leaser.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id}, grpc.WaitForReady(true))
 	})
 	if err != nil {

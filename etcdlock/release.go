@@ -2,7 +2,7 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/span"
@@ -65,9 +65,7 @@ func (s *Store) release(ctx context.Context, h *hold, token uint64) error {
 		opts = append(opts, clientv3.WithPrevKV())
 	}
 	// No other hold has that key: see newKeyLocked.
-	tries := 0
-	reply, err := retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.DeleteResponse, error) {
-		tries++
+	reply, tries, err := retry(ctx, s, func(ctx context.Context, c *conn) (*clientv3.DeleteResponse, error) {
 		return c.kv.Delete(ctx, was.key, opts...)
 	})
 	s.mu.Lock()
@@ -126,17 +124,20 @@ func (s *Store) deleteKey(ctx context.Context, key string, revision int64) error
 		conditions: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)},
 		then:       []clientv3.Op{clientv3.OpDelete(key)},
 	}
-	reply, again, err := once(ctx, s, t.send)
+	reply, tries, err := retry(ctx, s, t.send)
 	switch {
-	case again: // another try could not tell what this one did
-		return fmt.Errorf("%w: no answer in time", driver.ErrUnreachable)
 	case err != nil:
 		return s.explain(ctx, err)
+	case !reply.Succeeded && tries > 1:
+		return errMaybeReleased
 	case !reply.Succeeded:
 		return driver.ErrNotHeld
 	}
 	return nil
 }
+
+// errRepeated: a try that was not answered may still be carried out.
+var errRepeated = errors.New("it took more than one try")
 
 // deleteKeys deletes keys, whichever revision created them. After an error some of them may still
 // be deleted later.
@@ -146,7 +147,10 @@ func (s *Store) deleteKeys(ctx context.Context, keys []string) error {
 		for i, key := range part {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		_, _, err := once(ctx, s, txn{then: ops}.send)
+		_, tries, err := retry(ctx, s, txn{then: ops}.send)
+		if err == nil && tries > 1 {
+			err = errRepeated
+		}
 		return err
 	})
 	return err

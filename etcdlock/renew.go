@@ -77,7 +77,7 @@ func (s *Store) checkKeys(ctx context.Context, renewals []renewal) error {
 		ops[i] = clientv3.OpGet(cmp.Or(r.hold.key, r.hold.prefix), clientv3.WithKeysOnly())
 	}
 	s.mu.Unlock()
-	reply, err := retry(ctx, s, txn{then: ops}.send)
+	reply, _, err := retry(ctx, s, txn{then: ops}.send)
 	if err != nil {
 		return s.explain(ctx, err)
 	}

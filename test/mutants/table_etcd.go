@@ -84,23 +84,23 @@ func init() {
 	add(mutant{
 		rule: "a connection that does not answer is replaced",
 		file: "etcdlock/conn.go",
-		old: `			s.examine(c)
-			c.cancelUnanswered`,
-		new:  `			c.cancelUnanswered`,
+		old: `				s.examine(c)
+				again,`,
+		new:  `				again,`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/release",
 	})
 	add(mutant{
 		rule: "a store over a client with a namespace writes nothing outside of it",
 		file: "etcdlock/conn.go",
-		old:  `if s.needsReplacement(c) && s.replaceable() {`,
-		new:  `if s.needsReplacement(c) {`,
+		old:  `if s.replaceable() {`,
+		new:  `{`,
 		test: "test/stores/etcd TestNamespaceIsKept",
 	})
 	add(mutant{
 		rule: "calls that wait on a silent connection are repeated over the new one",
 		file: "etcdlock/conn.go",
-		old:  `context.AfterFunc(c.ctx, cancel)`,
-		new:  `context.AfterFunc(c.ctx, func() {})`,
+		old:  `again, replaced = several, c.ctx.Done()`,
+		new:  `again = several`,
 		test: "test/stores/etcd TestSilentConnectionIsReplaced/renew",
 	})
 	add(mutant{
@@ -111,18 +111,25 @@ func init() {
 		test: "test/stores/etcd TestSilentClusterIsDialledAgain",
 	})
 	add(mutant{
-		rule: "a call without a deadline is not repeated for ever",
+		rule: "a call without a deadline ends",
 		file: "etcdlock/conn.go",
-		old:  `case time.Since(start) >= callLimit:`,
-		new:  `case time.Since(start) < 0:`,
-		test: "test/stores/etcd TestCallsWithoutADeadlineEnd/no_quorum",
+		old:  `limit := time.NewTimer(callLimit)`,
+		new:  `limit := time.NewTimer(100 * callLimit)`,
+		test: "test/stores/etcd TestCallsWithoutADeadlineEnd",
 	})
 	add(mutant{
-		rule: "a call without a deadline over a silent connection ends",
+		rule: "a member that does not answer is left for one that does",
 		file: "etcdlock/conn.go",
-		old:  `time.AfterFunc(callLimit-answerLimit, cancel)`,
-		new:  `time.AfterFunc(100*callLimit, cancel)`,
-		test: "test/stores/etcd TestCallsWithoutADeadlineEnd/one_server",
+		old:  `if next != nil && !bad.Load() {`,
+		new:  `if next != nil {`,
+		test: "test/stores/etcd TestBadMembers/silent",
+	})
+	add(mutant{
+		rule: "a slow answer counts also after another try",
+		file: "etcdlock/conn.go",
+		old:  `if a.err == nil || again`,
+		new:  `if again && a.err == nil || again`,
+		test: "test/stores/etcd TestBadMembers/slow",
 	})
 	add(mutant{
 		rule: "an attempt is not refused from memory when the server is gone",

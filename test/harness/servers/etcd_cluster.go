@@ -48,7 +48,8 @@ func StartEtcdCluster(peer func(addr string) string) (*EtcdCluster, error) {
 		kind := *Etcd
 		kind.Args = func(in Instance) []string {
 			args := etcdArgs(in, "http", etcdName(i), listens[i], strings.Join(list, ","))
-			return append(args, "--initial-advertise-peer-urls", advertised[i])
+			return append(args, "--initial-advertise-peer-urls", advertised[i],
+				"--strict-reconfig-check=false") // a new cluster counts as unhealthy for five seconds
 		}
 		return Start(&kind)
 	})
@@ -90,6 +91,45 @@ func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
 		return false, err
 	}
 	return status.Leader == status.Header.MemberId && len(status.Errors) == 0, nil
+}
+
+// AddLearner starts a member that does not vote, for a test, and stops it when the test ends.
+func (c *EtcdCluster) AddLearner(t testing.TB) *Server {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Members[0].Addr()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }() // the connection is not used any more
+	port, err := freePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := client.MemberAddAsLearner(t.Context(), []string{peerURL(port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "learner"
+	list := []string{name + "=" + peerURL(port)}
+	for _, member := range added.Members {
+		if member.ID != added.Member.ID {
+			list = append(list, member.Name+"="+member.PeerURLs[0])
+		}
+	}
+	kind := *Etcd
+	kind.Args = func(in Instance) []string {
+		return append(etcdArgs(in, "http", name, peerURL(port), strings.Join(list, ",")), "--initial-cluster-state", "existing")
+	}
+	kind.Probe = func(ctx context.Context, addr string) error { // it is never healthy
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Context: ctx})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }() // the connection is not used any more
+		_, err = client.Status(ctx, addr)
+		return err
+	}
+	return Run(t, &kind)
 }
 
 // Stop stops all members.

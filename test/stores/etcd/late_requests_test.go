@@ -238,15 +238,16 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 	r.stillHeld(r.other, second, "after a break of the lock before it")
 }
 
-// TestUnansweredBreakIsNoCancellation: the error of a break that the server did not answer says so. It
-// does not say that the context ended, which the caller would take for its own.
+// TestUnansweredBreakIsNoCancellation: a break whose answer was lost finds nothing when it is repeated,
+// and cannot know what ended the lock. Its error says so, and not that the context ended, which the
+// caller would take for its own.
 func TestUnansweredBreakIsNoCancellation(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	grant := r.acquire(r.other, request("x"))
-	silent := r.silenceAt(r.keyOf("x"))
+	lost := r.proxy.LoseReply(contains(r.keyOf("x")), false)
 	err := r.store.(driver.Breaker).Break(t.Context(), "x", grant.Token)
-	happens(t, silent)
+	happens(t, lost)
 	if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Break without an answer: %v; want ErrUnreachable, and no end of a context", err)
 	}

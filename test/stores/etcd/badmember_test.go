@@ -1,0 +1,145 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+)
+
+// behindProxies returns a proxy for each server, and a store over a client without keep-alives, which
+// is connected to all of them.
+func behindProxies(t *testing.T, members ...*servers.Server) ([]*proxy.Proxy, *etcdlock.Store) {
+	t.Helper()
+	var proxies []*proxy.Proxy
+	var addrs []string
+	for _, member := range members {
+		p := proxy.Run(t, member.Addr())
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	client := rawClient(t, "etcd://"+strings.Join(addrs, ","))
+	asked := make(map[string]bool)
+	eventually(t, "the client asks all members", func() bool {
+		var member peer.Peer
+		_, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(t.Context(), &pb.StatusRequest{}, grpc.Peer(&member))
+		if err == nil {
+			asked[member.Addr.String()] = true
+		}
+		return len(asked) == len(members)
+	})
+	store, err := etcdlock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, store)
+	return proxies, store
+}
+
+// pair acquires and releases a lock, and returns how long that took.
+func pair(t *testing.T, store driver.Store, name string) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := time.Now()
+	grant, err := store.Acquire(ctx, request(name))
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", name, err)
+	}
+	if err := store.Release(ctx, grant); err != nil {
+		t.Fatalf("Release(%q): %v", name, err)
+	}
+	return time.Since(start)
+}
+
+// TestBadMembers: members that do not answer, answer slowly or serve no locks.
+func TestBadMembers(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RunEtcdCluster(t, nil)
+	t.Run("learner", func(t *testing.T) { t.Parallel(); learnerIsNoEndpoint(t, cluster) })
+	t.Run("silent", func(t *testing.T) { t.Parallel(); silentMemberIsLeft(t, cluster) })
+	t.Run("slow", func(t *testing.T) { t.Parallel(); slowAnswersAreAnswers(t, cluster) })
+}
+
+// silentMemberIsLeft checks that a member that accepts connections and does not answer delays
+// the calls that are under way when the store finds that out, and no others.
+func silentMemberIsLeft(t *testing.T, cluster *servers.EtcdCluster) {
+	proxies, store := behindProxies(t, cluster.Members...)
+	proxies[0].Hold()
+	defer proxies[0].Deliver()
+	slow := 0
+	var took []time.Duration
+	for i := range 60 {
+		pairTook := pair(t, store, fmt.Sprint("pair ", i))
+		took = append(took, pairTook)
+		if pairTook > time.Second {
+			slow++
+		}
+		if slow > 6 { // each third request of a store that goes on asking the member is slow
+			t.Errorf("%d of %d pairs of acquire and release took more than a second", slow, i+1)
+			break
+		}
+	}
+	slices.Sort(took)
+	t.Logf("p50 %v, p99 %v, n=%d slow=%d", took[len(took)/2], took[len(took)*99/100], len(took), slow)
+	wantNamed(t, store, proxies[0].Addr(), "do not answer")
+}
+
+// slowAnswersAreAnswers checks that a cluster grants locks that needs longer for each answer than a
+// member has before another one is asked.
+func slowAnswersAreAnswers(t *testing.T, cluster *servers.EtcdCluster) {
+	proxies, store := behindProxies(t, cluster.Members...)
+	const delay = 850 * time.Millisecond // in each direction
+	for _, p := range proxies {
+		p.Delay(delay)
+		defer p.Delay(0)
+	}
+	t.Logf("acquired and released in %v", pair(t, store, "slow"))
+}
+
+// learnerIsNoEndpoint checks that a learner among the endpoints, which rejects all requests for locks,
+// fails no call, and that Diagnose names it.
+func learnerIsNoEndpoint(t *testing.T, cluster *servers.EtcdCluster) {
+	proxies, store := behindProxies(t, append(slices.Clone(cluster.Members), cluster.AddLearner(t))...)
+	req := request("renewed")
+	req.TTL = 2 * time.Second
+	grant, err := store.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewAgain := time.NewTicker(req.TTL / 9) // more often the store only checks the key
+	defer renewAgain.Stop()
+	for i := range 8 {
+		pair(t, store, fmt.Sprint("pair ", i))
+		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+			t.Fatalf("renewal %d: %v", i, errs[0])
+		}
+		<-renewAgain.C
+	}
+	wantNamed(t, store, proxies[3].Addr(), "learners")
+}
+
+// wantNamed checks that Diagnose warns of an endpoint, and says why.
+func wantNamed(t *testing.T, store driver.Diagnoser, endpoint, why string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	findings, err := store.Diagnose(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(findings, func(f driver.Finding) bool {
+		return f.Level == driver.LevelWarning && strings.Contains(f.Message, endpoint) && strings.Contains(f.Message, why)
+	}) {
+		t.Errorf("Diagnose: %+v; want a warning that names %s and says %q", findings, endpoint, why)
+	}
+}
