@@ -159,6 +159,11 @@ func (s *Store) ensureNode(h *hold, req *driver.Request) (position, error) {
 	hasNode := false
 	s.withLock(func() { hasNode = h.node != "" })
 	if !hasNode {
+		if s.opts.Order == Fair && !s.keepsNode(h) {
+			if at, err := s.lookAhead(h, req.Mode); err != nil || !at.first {
+				return at, err
+			}
+		}
 		return s.create(h, req)
 	}
 	if at, ok := s.knownPosition(h); ok {

@@ -272,11 +272,18 @@ func init() {
 		test: "zklock TestPositionBehindMany",
 	})
 	add(mutant{
+		rule: "an attempt that does not wait looks before it creates a node",
+		file: "zklock/acquire.go",
+		old:  `if s.opts.Order == Fair && !s.keepsNode(h) {`,
+		new:  `if false {`,
+		test: "test/stores/zookeeper TestRefusedTryCreatesNothing",
+	})
+	add(mutant{
 		rule: "a refused attempt that does not wait leaves no node",
 		file: "zklock/acquire.go",
 		old:  `	if !s.keepsNode(h) {`,
 		new:  `	if false {`,
-		test: "test/stores/zookeeper TestConformance/single/fair/fair-no-queue",
+		test: "test/stores/zookeeper TestOneOfRacingTriesWins/exclusive",
 	})
 	add(mutant{
 		rule: "data of other programs in a container stay",
