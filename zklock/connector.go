@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -84,6 +85,9 @@ func (c *connector) noteDialled(conn net.Conn, err error) (net.Conn, error) {
 		_ = c.last.Close() // it has ended either way
 		c.last = nil
 	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = fmt.Errorf("the server closes new connections (it has %s?): %w", manyConnections, err)
+	}
 	if err != nil {
 		c.lastErr = err
 		c.failures++
@@ -95,10 +99,13 @@ func (c *connector) noteDialled(conn net.Conn, err error) (net.Conn, error) {
 	return c.last, nil
 }
 
+// manyConnections is what makes a server close a new connection at once.
+const manyConnections = "as many connections from this address as its maxClientCnxns allows, 60 by default"
+
 // noConnectResponse notes that a new connection ended before the server answered the request for a
 // session. That is no reason to fail at once: servers that elect a leader close connections, too.
 func (c *connector) noConnectResponse(server net.Addr, err error) {
-	reason := "it closes the connection: it has no quorum, or wants TLS"
+	reason := "it closes the connection: it has no quorum, wants TLS, or has " + manyConnections
 	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, net.ErrClosed) || ok && timeout.Timeout() {
 		reason = fmt.Sprintf("it hangs, wants TLS, or needs longer than a session timeout of %v allows", c.opts.Timeout)
 	}
@@ -260,17 +267,29 @@ func newServerConn(conn net.Conn, cn *connector) *serverConn {
 	return c
 }
 
-// answerLimit is the longest time for an answer. Write uses a quarter of the session's timeout if
+// maxAnswerLimit is the longest time for an answer. A quarter of the session's timeout is the limit if
 // that is shorter. So another server can be asked before a lock is lost, and a call that is
 // repeated over another connection ends within connectLimit.
-const answerLimit = 4 * time.Second
+const maxAnswerLimit = 4 * time.Second
+
+func (c *connector) answerLimit() time.Duration { return min(c.sessionTimeout()/4, maxAnswerLimit) }
+
+// limitAnswer closes the connection unless the returned function is called in time. Requests for the
+// leader need a limit of their own: a follower that does not hear the leader still answers the
+// requests before them, which ends the limit of the connection.
+func (c *connector) limitAnswer() (answered func() bool) {
+	c.connMu.Lock()
+	conn := c.current
+	c.connMu.Unlock()
+	return time.AfterFunc(c.answerLimit(), func() { _ = conn.Close() }).Stop
+}
 
 func (c *serverConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	c.noteSentLocked(c.connector.clock.NoLaterThanNow())
 	if !c.awaiting {
 		c.awaiting = true
-		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
+		c.timer.Reset(c.connector.answerLimit())
 	}
 	c.mu.Unlock()
 	return c.Conn.Write(b)

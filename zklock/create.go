@@ -162,7 +162,9 @@ func (s *Store) writeNodes(h *hold, requests ...any) ([]zk.MultiResponse, error)
 
 // transact carries out all requests or none.
 func (s *Store) transact(requests ...any) ([]zk.MultiResponse, error) {
+	answered := s.limitAnswer()
 	answers, err := s.conn.Multi(requests...)
+	answered()
 	for i := 0; i < len(answers) && err == nil; i++ {
 		err = answers[i].Error
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/go-zookeeper/zk"
@@ -23,7 +24,18 @@ var errMaybeReleased = fmt.Errorf("%w: the lock is gone, and the answer to its r
 type rejection struct {
 	err     error
 	meaning string
-	kind    error // of the contract
+	kind    error // of the contract; nil if there is none
+}
+
+// errQuota is an error without a name in the client, which knows the codes of older servers.
+var errQuota = errors.New("quota exceeded")
+
+// named gives an error a name if the client has none for it.
+func named(err error) error {
+	if err != nil && strings.HasSuffix(err.Error(), "unknown error: -125") {
+		return fmt.Errorf("%w: %w", errQuota, err)
+	}
+	return err
 }
 
 // rejections are the answers after which nothing was changed, and a repetition changes nothing.
@@ -33,6 +45,8 @@ var rejections = []rejection{
 	{zk.ErrInvalidACL, "the server rejects the ACL (acl=creator needs a user)", driver.ErrMisconfigured},
 	{zk.ErrNoChildrenForEphemerals, "a parent node is ephemeral", driver.ErrMisconfigured},
 	{zk.ErrInvalidPath, "the server rejects the path", driver.ErrMisconfigured},
+	{errQuota, "the path or one above it has as many nodes or bytes as its quota allows (listquota, setquota)", driver.ErrMisconfigured},
+	{zk.ErrShortBuffer, fmt.Sprintf("the request is larger than %d kB: shorten the note of the lock", sendBuffer>>10), nil},
 	{zk.ErrBadArguments, "the server rejects the request", driver.ErrMisconfigured},
 }
 
@@ -46,8 +60,12 @@ func explain(what string, err error) error {
 	case errors.Is(err, zk.ErrClosing):
 		return fmt.Errorf("%w: %s: %w", driver.ErrClosed, what, err)
 	}
+	err = named(err)
 	for _, r := range rejections {
 		if errors.Is(err, r.err) {
+			if r.kind == nil {
+				return fmt.Errorf("%s: %s: %w", what, r.meaning, err)
+			}
 			return fmt.Errorf("%w: %s: %s: %w", r.kind, what, r.meaning, err)
 		}
 	}
@@ -57,6 +75,7 @@ func explain(what string, err error) error {
 // isOutcomeKnown reports whether it is known what an operation has done: it succeeded, or the
 // server refused it, and a repetition would be refused, too.
 func isOutcomeKnown(err error) bool {
+	err = named(err)
 	return slices.ContainsFunc(rejections, func(r rejection) bool { return errors.Is(err, r.err) }) ||
 		ignore(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, errNoRoot, ErrNumbersUsedUp, driver.ErrMode) == nil
 }

@@ -95,7 +95,9 @@ type confirmation struct {
 // confirmSession asks the leader whether the session lives.
 func (s *Store) confirmSession() error {
 	session, sent := s.sessionID.Load(), s.clock.NoLaterThanNow()
+	answered := s.limitAnswer()
 	_, err := s.conn.Sync(s.rootPath())
+	answered()
 	if err == nil {
 		s.noteConfirmed(session, sent)
 	}

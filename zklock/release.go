@@ -124,6 +124,7 @@ func deletion(container, node string) *zk.DeleteRequest {
 // deleteAll deletes all of the nodes, or none and returns ErrNoNode.
 func (s *Store) deleteAll(container string, nodes []string) error {
 	if len(nodes) == 1 {
+		defer s.limitAnswer()()
 		return s.conn.Delete(container+"/"+nodes[0], anyVersion)
 	}
 	var requests []any

@@ -117,12 +117,12 @@ func init() {
 		rule: "noting a request and starting its limit is one step",
 		file: "zklock/connector.go",
 		old: `		c.awaiting = true
-		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
+		c.timer.Reset(c.connector.answerLimit())
 	}
 	c.mu.Unlock()`,
 		new: `		c.awaiting = true
 		c.mu.Unlock()
-		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
+		c.timer.Reset(c.connector.answerLimit())
 		c.mu.Lock()
 	}
 	c.mu.Unlock()`,
@@ -131,10 +131,17 @@ func init() {
 	add(mutant{
 		rule: "the connection to a server that does not answer is closed",
 		file: "zklock/connector.go",
-		old: `		c.timer.Reset(min(c.connector.sessionTimeout()/4, answerLimit))
+		old: `		c.timer.Reset(c.connector.answerLimit())
 `,
 		new:  ``,
 		test: "test/stores/zookeeper TestUnlockUsesNewConnectionWhenOldOneHangs",
+	})
+	add(mutant{
+		rule: "requests for the leader have a limit of their own",
+		file: "zklock/connector.go",
+		old:  `time.AfterFunc(c.answerLimit(), func() { _ = conn.Close() }).Stop`,
+		new:  `time.AfterFunc(c.answerLimit(), func() { _ = conn.RemoteAddr() }).Stop`,
+		test: "test/stores/zookeeper TestCutOffFollowerIsLeft",
 	})
 	add(mutant{
 		rule: "a renewal does not take the node of another holder for its own",

@@ -13,13 +13,23 @@ import (
 
 const ensembleSize = 3
 
+// syncLimit is after how many ticks a member notices that another one does not answer: a second.
+const syncLimit = 10
+
 // Ensemble is ZooKeeperReaping on three servers, of which any two are enough.
 type Ensemble struct{ Members Group }
 
 // RunEnsemble starts an Ensemble for a test, and stops it when the test ends.
 func RunEnsemble(t testing.TB) *Ensemble {
 	t.Helper()
-	e, err := StartEnsemble()
+	return RunSplitEnsemble(t, syncLimit, func(_ int, addr string) string { return addr })
+}
+
+// RunSplitEnsemble is RunEnsemble with another syncLimit. peer maps the address at which a member
+// listens, if it leads, to the address that the member with an index uses for it.
+func RunSplitEnsemble(t testing.TB, syncLimit int, peer func(follower int, addr string) string) *Ensemble {
+	t.Helper()
+	e, err := startEnsemble(syncLimit, peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +39,11 @@ func RunEnsemble(t testing.TB) *Ensemble {
 
 // StartEnsemble starts an Ensemble and waits until it serves clients.
 func StartEnsemble() (*Ensemble, error) {
-	var list strings.Builder // of the members, the same for all
+	return startEnsemble(syncLimit, func(_ int, addr string) string { return addr })
+}
+
+func startEnsemble(syncLimit int, peer func(follower int, addr string) string) (*Ensemble, error) {
+	var lists [ensembleSize]strings.Builder // of the members
 	for i := range ensembleSize {
 		quorum, err := freePort("127.0.0.1")
 		if err != nil {
@@ -39,10 +53,16 @@ func StartEnsemble() (*Ensemble, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&list, "server.%d=127.0.0.1:%d:%d\n", i+1, quorum, election)
+		for j := range lists {
+			addr := fmt.Sprintf("127.0.0.1:%d", quorum)
+			if i != j {
+				addr = peer(j, addr)
+			}
+			fmt.Fprintf(&lists[j], "server.%d=%s:%d\n", i+1, addr, election)
+		}
 	}
 	members, err := startEach(ensembleSize, func(i int) (*Server, error) {
-		return Start(ensembleMember(i+1, list.String()))
+		return Start(ensembleMember(i+1, syncLimit, lists[i].String()))
 	})
 	if err != nil {
 		return nil, err
@@ -51,15 +71,13 @@ func StartEnsemble() (*Ensemble, error) {
 }
 
 // ensembleMember is the server with that ID. It answers when there is a quorum.
-func ensembleMember(id int, list string) *Kind {
+func ensembleMember(id, syncLimit int, list string) *Kind {
 	kind := *ZooKeeperReaping
 	kind.Configure = func(in Instance) error {
 		if err := writeOwned(filepath.Join(in.Data, "myid"), fmt.Sprintln(id)); err != nil {
 			return err
 		}
-		// With syncLimit=10, members notice within a second that another member
-		// does not answer.
-		return configureZooKeeper(in, "initLimit=100\nsyncLimit=10\n"+list)
+		return configureZooKeeper(in, fmt.Sprintf("initLimit=100\nsyncLimit=%d\n%s", syncLimit, list))
 	}
 	return &kind
 }

@@ -60,10 +60,14 @@ func TestLaterLeaseTakesNoPermit(t *testing.T) {
 	two := driver.Mode{Limit: 2}
 
 	acquire(t, other, requestIn(two, "try"))
-	created := p.OnRequest(sends(opChildren, "/try/leases"), func(*proxy.Conn) {
-		if _, err := conn.Create("/try/leases/"+otherID+"lease-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Error(err)
-		}
+	created := make(chan struct{})
+	p.OnRequest(acquires("try"), func(*proxy.Conn) { // it looks for a free permit before
+		p.OnRequest(sends(opChildren, "/try/leases"), func(*proxy.Conn) {
+			defer close(created)
+			if _, err := conn.Create("/try/leases/"+otherID+"lease-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 	acquire(t, store, requestIn(two, "try"))
 	happens(t, created, "the later lease")
