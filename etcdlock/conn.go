@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// conn sends requests: over the client, or over a connection that the store dialled itself
-// because the client's stopped answering. gRPC notices that only by keep-alives, which a client
-// has if its program asked for them, and not in less than ten seconds.
+// conn sends requests: over the client, which takes the members in turn, or over a connection to one
+// member that the store dialled itself because a member stopped answering. gRPC notices that only by
+// keep-alives, which a client has if its program asked for them, and not in less than ten seconds.
 type conn struct {
 	grpc    *grpc.ClientConn
 	kv      clientv3.KV

@@ -63,8 +63,8 @@ const idleWorkers = 64
 // New returns a store over a client, which stays the caller's: Close does not close it. A nil
 // opts is fine. New makes no calls.
 //
-// If the client's connection stops answering, the store dials the server itself and goes on over
-// its own connection. It cannot do that for a client whose KV or Watcher was replaced, as etcd's
+// If the client's connection or one of several members stops answering, the store dials a server
+// itself and goes on over its own connection. It cannot do that for a client whose KV or Watcher was replaced, as etcd's
 // package namespace does: set its DialKeepAliveTime instead, at best to ten seconds, the least that
 // gRPC allows. Set it as well for a client with a user and a password: etcd's client asks for an
 // auth token over its own connection before every renewal and every watch.
