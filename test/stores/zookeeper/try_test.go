@@ -107,8 +107,7 @@ func inParallel(n int, f func(i int)) {
 
 // TestTriesDoNotKeepEachOtherOut: processes that try again and again get a lock that each of them
 // releases at once.
-func TestTriesDoNotKeepEachOtherOut(t *testing.T) {
-	t.Parallel()
+func TestTriesDoNotKeepEachOtherOut(t *testing.T) { // not parallel: it keeps the machine busy
 	server := servers.Run(t, servers.ZooKeeper)
 	const processes = 16
 	var stores []driver.Store
@@ -117,7 +116,7 @@ func TestTriesDoNotKeepEachOtherOut(t *testing.T) {
 	}
 	for name, mode := range map[string]driver.Mode{"lock": exclusive, "permit": limitOne} {
 		var tried, granted atomic.Int64
-		end := time.Now().Add(time.Second)
+		end := time.Now().Add(500 * time.Millisecond)
 		inParallel(processes, func(i int) {
 			for time.Now().Before(end) {
 				grant, err := stores[i].Acquire(t.Context(), requestIn(mode, name))
