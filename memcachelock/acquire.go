@@ -1,8 +1,10 @@
 package memcachelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -10,11 +12,21 @@ import (
 	"github.com/dlock-go/dlock/internal/span"
 )
 
-// handle is the Handle of a grant: what it takes to delete the item in one round trip.
+// handle is the Handle of a grant: what identifies its item, and what it takes to delete that in one
+// round trip.
 type handle struct {
+	id    string // see newGrantID
 	token uint64
 	sent  time.Time     // before the lock was stored
 	cas   atomic.Uint64 // the item's number; zero if a renewal changed it
+}
+
+// handleOf returns the handle of a grant, an empty one if the token is not that of the handle.
+func handleOf(grant *driver.Grant) *handle {
+	if h, ok := grant.Handle.(*handle); ok && h.token == grant.Token {
+		return h
+	}
+	return &handle{}
 }
 
 // casOver returns the number by which the item can be deleted over c, or zero. After a restart
@@ -90,12 +102,12 @@ const maxTries = 3
 // the lock, and if the item would expire too soon.
 func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 	now := c.began
-	var token, cas uint64 // of the item, if it is there and the owner's
-	var left int64        // seconds until it expires
-	var failure error     // of the last try
+	var own item      // the owner's, if it is there
+	var failure error // of the last try
 	for range maxTries {
-		value, expiry := holderValue(req.Owner, token, req.Holder), c.clock.expiryKeeping(left, now, req.TTL)
-		stored, it, err := c.put(req.Name, value, expiry, cas)
+		id := cmp.Or(own.grantID(), newGrantID(req.Owner))
+		value, expiry := holderValue(id, own.token(c.started), req.Holder), c.clock.expiryKeeping(own.left, now, req.TTL)
+		stored, it, err := c.put(req.Name, value, expiry, own.cas)
 		if stored && it != nil && it.value == value {
 			c.clock.observe(expiry-it.left, now)
 		}
@@ -105,18 +117,18 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 		case err != nil:
 			return driver.Grant{}, err
 		case it == nil && stored: // evicted, or expired at once because the clock is wrong
-			token, cas, left, failure = 0, 0, 0, failed("the stored lock is gone at once")
+			own, failure = item{}, failed("the stored lock is gone at once")
 			if _, _, err := c.askTime(); err != nil {
 				return driver.Grant{}, err
 			}
 		case it == nil: // released between storing and reading
-			token, cas, left, failure = 0, 0, 0, &driver.HeldError{Name: req.Name}
+			own, failure = item{}, &driver.HeldError{Name: req.Name}
 		case it.cas == 0:
 			return driver.Grant{}, errNoCAS
 		case stored && it.value == value && expiry >= c.clock.expiry(now, req.TTL):
 			return c.granted(req, it, now), nil
 		default:
-			token, cas, left, failure = it.token(c.started), it.cas, it.left, errContended
+			own, failure = *it, errContended
 		}
 		now = time.Now()
 	}
@@ -125,7 +137,7 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 
 // granted returns the grant for an item that was stored after that moment.
 func (c *conn) granted(req *driver.Request, it *item, moment time.Time) driver.Grant {
-	h := &handle{token: it.token(c.started), sent: moment}
+	h := &handle{id: strings.Clone(it.grantID()), token: it.token(c.started), sent: moment}
 	h.cas.Store(it.cas)
 	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, Span: span.Size, TTL: req.TTL, Handle: h}
 }
@@ -153,7 +165,7 @@ type acquisition struct {
 }
 
 func (a *acquisition) write(c *conn) bool {
-	a.value, a.expiry = holderValue(a.req.Owner, 0, a.req.Holder), c.clock.expiry(c.began, a.req.TTL)
+	a.value, a.expiry = holderValue(newGrantID(a.req.Owner), 0, a.req.Holder), c.clock.expiry(c.began, a.req.TTL)
 	if len(a.value) > maxBatchValue || c.restartWait(a.restartDelay, a.req.TTL) > 0 {
 		return false
 	}

@@ -3,6 +3,7 @@ package memcachelock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,7 +26,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	return []driver.Finding{
-		checkVersion(stats["version"]),
+		checkVersion(stats["version"], settings["slab_automove"]),
 		checkCAS(settings["cas_enabled"]),
 		checkPersistence(s.restartDelay),
 		checkEviction(stats, settings),
@@ -33,12 +34,18 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	}, nil
 }
 
-func checkVersion(version string) driver.Finding {
-	var major, minor int
-	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 || major < 1 || major == 1 && minor < 6 {
-		return finding.Problem("version", "memcached %s is too old: 1.6 or newer is needed, for the meta commands.", version)
+func checkVersion(version, automove string) driver.Finding {
+	const check = "version"
+	var v [3]int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	switch {
+	case n < 2 || slices.Compare(v[:], []int{1, 6}) < 0:
+		return finding.Problem(check, "memcached %s is too old: 1.6 or newer is needed, for the meta commands.", version)
+	case slices.Compare(v[:], []int{1, 6, 24}) < 0 && automove != "0":
+		return finding.Warning(check, "memcached %s gives an item that it moves in its memory another number: until the next renewal of such a lock "+
+			"its holder is shown with a larger token than it has. Use 1.6.24 or newer, or start the server with -o slab_automove=0.", version)
 	}
-	return finding.OK("version", "memcached %s", version)
+	return finding.OK(check, "memcached %s", version)
 }
 
 func checkCAS(enabled string) driver.Finding {

@@ -3,6 +3,7 @@ package memcachelock
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 
@@ -32,10 +33,16 @@ func isPlain(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// holderValue returns the value of a lock's item: OWNER:TOKEN:HOLDER. The token is zero until
+// newGrantID returns what identifies the grant of an attempt: OWNER.NONCE. The item's number does not,
+// since memcached before 1.6.24 gives the items of a page that it moves new ones.
+func newGrantID(owner driver.Owner) string {
+	return owner.Hex() + "." + strconv.FormatUint(rand.Uint64(), 36)
+}
+
+// holderValue returns the value of a lock's item: ID:TOKEN:HOLDER. The token is zero until
 // the first renewal, because it is made of the number that memcached gives to the stored item.
-func holderValue(owner driver.Owner, token uint64, holder driver.Holder) string {
-	b := hex.AppendEncode(make([]byte, 0, 256), owner[:])
+func holderValue(id string, token uint64, holder driver.Holder) string {
+	b := append(make([]byte, 0, 256), id...)
 	b = strconv.AppendUint(append(b, ':'), token, 10)
 	return string(append(append(b, ':'), holder.Encode()...))
 }
@@ -49,29 +56,43 @@ type item struct {
 
 // ownedBy reports whether the item is a lock of that owner.
 func (it *item) ownedBy(owner driver.Owner) bool {
-	text, _, found := strings.Cut(it.value, ":")
+	text, _, found := strings.Cut(it.value, ".")
 	return found && text == owner.Hex()
 }
 
-// token returns the token of the lock, zero if another program wrote the item.
+// grantID returns what newGrantID did, empty for no item.
+func (it *item) grantID() string {
+	id, _, _ := strings.Cut(it.value, ":")
+	return id
+}
+
+// isOf reports whether the item is the lock of a grant. started is when the server did.
+func (it *item) isOf(grant *driver.Grant, started uint64) bool {
+	return it.ownedBy(grant.Owner) && (grant.Token == 0 || handleOf(grant).id == it.grantID() || it.token(started) == grant.Token)
+}
+
+// token returns the token of the lock, zero if another program wrote the item. If the item was moved
+// before it was stored for the second time, the grant has a smaller token.
 func (it *item) token(started uint64) uint64 {
-	digits, _, ok := it.tokenAndHolder()
-	token, err := strconv.ParseUint(digits, 10, 64)
-	switch {
-	case !ok || err != nil:
-		return 0
-	case token == 0:
+	token, _, ok := it.written()
+	if ok && token == 0 {
 		return span.First(started + it.cas)
 	}
 	return token
 }
 
 func (it *item) holder() driver.Holder {
-	_, text, _ := it.tokenAndHolder()
+	_, text, _ := it.written()
 	return driver.DecodeHolder(text)
 }
 
-func (it *item) tokenAndHolder() (digits, holder string, ok bool) {
+// written returns the token and the holder in the value. ok is false if another program wrote it.
+func (it *item) written() (token uint64, holder string, ok bool) {
 	_, rest, _ := strings.Cut(it.value, ":")
-	return strings.Cut(rest, ":")
+	digits, holder, ok := strings.Cut(rest, ":")
+	token, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil {
+		return 0, "", false
+	}
+	return token, holder, true
 }

@@ -23,13 +23,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 
 // release is Release without waiting, also for a store that is being closed.
 func (s *Store) release(ctx context.Context, grant *driver.Grant) error {
-	h, ok := grant.Handle.(*handle)
-	if !ok || h.token != grant.Token {
-		h = &handle{} // which knows no number
-	}
-	return s.deleteIf(ctx, grant.Name, h, func(c *conn, it *item) bool {
-		return it.ownedBy(grant.Owner) && (grant.Token == 0 || grant.Token == it.token(c.started))
-	})
+	return s.deleteIf(ctx, grant.Name, handleOf(grant), func(c *conn, it *item) bool { return it.isOf(grant, c.started) })
 }
 
 // Break implements driver.Breaker.

@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -43,7 +44,7 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 	items := make([]*item, len(grants)) // all are read before one is stored: until then the server may not read
 	err := c.readAll(len(grants), func(i int, a answer, err error) {
 		grant, it := &grants[i], a.found()
-		if err == nil && (it == nil || !it.ownedBy(grant.Owner) || grant.Token != 0 && it.token(c.started) != grant.Token) {
+		if err == nil && (it == nil || !it.isOf(grant, c.started)) {
 			err = driver.ErrNotHeld
 		}
 		if errs[i] = err; err == nil {
@@ -59,7 +60,9 @@ func (c *conn) renew(grants []driver.Grant, errs []error) error {
 		// The TTL counts from now, not from the request: a renewal that the server carried out before
 		// this one may have been sent after it.
 		expiry := c.clock.expiryKeeping(it.left, time.Now(), grant.TTL)
-		c.writeStore(grant.Name, holderValue(grant.Owner, it.token(c.started), it.holder()), expiry, it.cas)
+		token, _, _ := it.written()
+		token = cmp.Or(token, grant.Token, it.token(c.started))
+		c.writeStore(grant.Name, holderValue(it.grantID(), token, it.holder()), expiry, it.cas)
 	}
 	return c.readAll(len(stored), func(n int, a answer, err error) {
 		i := stored[n]

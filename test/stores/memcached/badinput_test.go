@@ -101,7 +101,7 @@ func TestDiagnose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, err := open(servers.Run(t, servers.Memcached, c.args...).Addr())
+			store, err := open(servers.Run(t, servers.Memcached, append(c.args, "-o", "slab_automove=0")...).Addr())
 			if err != nil {
 				t.Fatal(err)
 			}
