@@ -122,10 +122,13 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		s.reading = make(chan struct{}, dialect.readers)
 	}
 	// The program may lack the right to create tables, so nothing is written
-	// where they exist.
-	err = s.open(ctx)
-	if s.facts.Classify(err).Missing || errors.Is(err, sql.ErrNoRows) {
+	// where they exist. If many processes start at once, one of them creates the tables.
+	missing := func(err error) bool { return s.facts.Classify(err).Missing || errors.Is(err, sql.ErrNoRows) }
+	if err = s.open(ctx); missing(err) {
 		err = s.withConn(ctx, s.writing, nil, "create the tables", func() error {
+			if err := s.prepare(ctx); !missing(err) {
+				return err
+			}
 			return s.inUnguardedTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
 		})
 		if err == nil {
@@ -142,22 +145,25 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 
 // open fails if the server cannot be used or a table is missing.
 func (s *Store) open(ctx context.Context) error {
-	err := s.read(ctx, "open", func() (err error) {
-		if s.dialect.check != nil {
-			err = s.dialect.check(ctx, s.db, s.tables)
-		}
-		if err == nil && s.dialect.prepares {
-			err = s.statements.Prepare(ctx, s.db)
-		}
-		if err == nil {
-			_, err = s.run().ReadFloor(ctx)
-		}
-		return err
-	})
+	err := s.read(ctx, "open", func() error { return s.prepare(ctx) })
 	if err != nil {
 		return errors.Join(err, s.statements.Close())
 	}
 	return nil
+}
+
+// prepare is open for one attempt.
+func (s *Store) prepare(ctx context.Context) (err error) {
+	if s.dialect.check != nil {
+		err = s.dialect.check(ctx, s.db, s.tables)
+	}
+	if err == nil && s.dialect.prepares {
+		err = s.statements.Prepare(ctx, s.db)
+	}
+	if err == nil {
+		_, err = s.run().ReadFloor(ctx)
+	}
+	return err
 }
 
 // Traits implements driver.Store.
