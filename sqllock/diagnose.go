@@ -111,19 +111,19 @@ func pollInterval() string {
 
 var sqliteChecks = []check{sqliteFile, sqliteJournal, sqliteSynchronous, sqliteTables, sqliteWritable}
 
-func sqliteFile(ctx context.Context, s *Store) (driver.Finding, error) {
+func sqliteFile(_ context.Context, s *Store) (driver.Finding, error) {
 	const name = "file"
-	path, err := sqlitePath(ctx, s.db)
+	path := s.file
 	if path == "" {
-		return finding.Breaking(driver.PromiseRestart, finding.Warning(name, "The database is in memory: no other process sees its locks, and they end with this one.")), err
+		return finding.Breaking(driver.PromiseRestart, finding.Warning(name, "The database is in memory: no other process sees its locks, and they end with this one.")), nil
 	}
 	switch kind, remote := fileSystem(path); {
 	case remote:
-		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), err
+		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), nil
 	case kind != "":
-		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), err
+		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), nil
 	}
-	return finding.OK(name, "%s", path), err
+	return finding.OK(name, "%s", path), nil
 }
 
 func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -163,8 +163,8 @@ func sqliteTables(ctx context.Context, s *Store) (driver.Finding, error) {
 // sqliteWritable writes without changing anything.
 func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	_, err := s.db.ExecContext(ctx, s.tables.Expand("", `UPDATE {meta} SET value = value WHERE key = 'floor'`))
-	if err != nil && ctx.Err() == nil && !s.facts.Classify(err).Retry {
-		return finding.Problem("writable", "The file cannot be written to: %v.", err), nil
+	if why := s.classify(err); err != nil && ctx.Err() == nil && !why.Retry {
+		return finding.Problem("writable", "The database cannot be written: %s: %v.", why.Meaning, err), nil
 	}
 	return finding.OK("writable", "The file can be written to."), err
 }

@@ -118,10 +118,8 @@ var dialects = map[Dialect]*dialect{
 // none: every commit writes to one of them.
 func followSQLite(s *Store) notify.Source {
 	var mode string
-	path, err := sqlitePath(s.ctx, s.db)
-	if err == nil && path != "" {
-		err = s.db.QueryRowContext(s.ctx, `PRAGMA journal_mode`).Scan(&mode)
-	}
+	path := s.file
+	err := s.db.QueryRowContext(s.ctx, `PRAGMA journal_mode`).Scan(&mode)
 	switch {
 	case err != nil:
 		path = ""

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -32,11 +35,36 @@ func (s *Store) explain(ctx context.Context, op string, err error) error {
 	if busy := s.busy.Load(); busy != nil && cap(s.writing) == 1 && deadline.Passed(ctx) != nil {
 		err = *busy // what keeps the only writer waiting keeps all callers waiting
 	}
+	return s.classify(err).Describe(ctx, op, err)
+}
+
+// classify returns what an error of the database means, and which file causes it.
+func (s *Store) classify(err error) sqldb.Failure {
 	failure := s.facts.Classify(err)
 	if failure.Kind != nil && isReadOnly(s.path) {
-		failure = sqldb.Failure{Meaning: "the file system is read-only", Kind: driver.ErrMisconfigured}
+		return sqldb.Failure{Meaning: "the file system is read-only", Kind: driver.ErrMisconfigured}
 	}
-	return failure.Describe(ctx, op, err)
+	if !failure.Access || s.file == "" {
+		return failure
+	}
+	switch file := inTheWay(s.file); {
+	case file == "":
+	case strings.HasSuffix(file, "-wal") || strings.HasSuffix(file, "-shm"):
+		failure.Meaning = file + " cannot be written, as SQLite leaves it when the database is read-only: give it the mode and owner of the database"
+	default:
+		failure.Meaning = file + " cannot be written"
+	}
+	return failure
+}
+
+// inTheWay returns which of the files of an SQLite database, or its folder, this process cannot write, if
+// there is one.
+func inTheWay(path string) string {
+	files := []string{path, path + "-wal", path + "-shm", filepath.Dir(path)}
+	if i := slices.IndexFunc(files, func(file string) bool { return !isWritable(file) }); i >= 0 {
+		return files[i]
+	}
+	return ""
 }
 
 // millis returns a TTL as the database counts it. It adds one, since the clock's own milliseconds are

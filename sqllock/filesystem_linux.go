@@ -1,6 +1,8 @@
 package sqllock
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"syscall"
 )
@@ -48,4 +50,12 @@ func isReadOnly(path string) bool {
 	}
 	_, _ = syscall.Statfs(path, &file), syscall.Statfs(filepath.Dir(path), &folder) // which leave the flags at zero
 	return (file.Flags|folder.Flags)&readOnly != 0
+}
+
+// isWritable reports whether this process may write what is at path, or nothing is there. It does not open
+// it: closing a file drops the locks that SQLite, in the same process, has on it.
+func isWritable(path string) bool {
+	const readAndWrite = 4 | 2
+	err := syscall.Access(path, readAndWrite)
+	return err == nil || errors.Is(err, fs.ErrNotExist)
 }

@@ -64,6 +64,7 @@ type Store struct {
 	db         *sql.DB
 	owned      *sql.DB // a pool that Close closes; nil if it is the caller's
 	path       string  // of the SQLite file that Open opened; may be empty
+	file       string  // the SQLite file as the database knows it, the same as path before; may be empty
 	facts      *sqldb.Facts
 	dialect    *dialect
 	tables     *sqldb.Tables
@@ -103,7 +104,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 	}
 	dialect := dialects[opts.Dialect]
 	s := &Store{
-		db: db, path: path, facts: facts, dialect: dialect, tables: tables, scheme: opts.Scheme,
+		db: db, path: path, file: path, facts: facts, dialect: dialect, tables: tables, scheme: opts.Scheme,
 		statements: statement.NewSet(facts, tables),
 		closing:    make(chan struct{}),
 		writing:    make(chan struct{}, dialect.writers),
@@ -134,6 +135,9 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		if err == nil {
 			err = s.open(ctx)
 		}
+	}
+	if err == nil && opts.Dialect == SQLite {
+		s.file, err = sqlitePath(ctx, db)
 	}
 	if err != nil {
 		return nil, err

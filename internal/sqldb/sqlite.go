@@ -17,12 +17,12 @@ var sqliteFailures = map[int]Failure{
 	1:          {Missing: true}, // SQLITE_ERROR
 	5:          {Retry: true, Meaning: "another program keeps the database locked"},
 	6:          {Retry: true, Meaning: "another connection keeps the database locked"},
-	8:          {Meaning: "the file or its folder cannot be written", Kind: driver.ErrDenied},
+	8:          {Access: true, Meaning: "the file or its folder cannot be written", Kind: driver.ErrDenied},
 	10:         {Meaning: "reading or writing the file failed", Kind: driver.ErrMisconfigured},
 	10 | 19<<8: {Meaning: "the disk is full", Kind: driver.ErrMisconfigured}, // the file -shm cannot grow
 	11:         {Meaning: "the database is damaged", Kind: driver.ErrMisconfigured},
 	13:         {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
-	14:         {Meaning: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
+	14:         {Access: true, Meaning: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
 	15:         {Retry: true, Meaning: "too many processes are opening the database"},
 	26:         {Meaning: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
 }

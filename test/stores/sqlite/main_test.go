@@ -20,6 +20,7 @@ var roles = map[string]func(args []string) error{
 	"contend": contend,
 	"busy":    busy,
 	"crowd":   crowd,
+	"once":    readOnlyOnce,
 }
 
 func TestMain(m *testing.M) {
