@@ -22,6 +22,9 @@ func checkContext(ctx context.Context, op string) error {
 	return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 }
 
+// errTokenTooLarge: the token of a row cannot rise. A database returns its own error.
+var errTokenTooLarge = errors.New("the token is too large")
+
 // explain turns an error of the database into one of the contract.
 func (s *Store) explain(ctx context.Context, op string, err error) error {
 	switch {
@@ -43,6 +46,10 @@ func (s *Store) classify(err error) sqldb.Failure {
 	failure := s.facts.Classify(err)
 	if failure.Kind != nil && isReadOnly(s.path) {
 		return sqldb.Failure{Meaning: "the file system is read-only", Kind: driver.ErrMisconfigured}
+	}
+	if failure.Number || errors.Is(err, errTokenTooLarge) {
+		return sqldb.Failure{Kind: driver.ErrMisconfigured, Meaning: fmt.Sprintf("the row of the name in %s, or floor in %s, has no token that can rise: "+
+			"give it one that is larger than all tokens of the name so far, and far below 2^63", s.tables.Locks, s.tables.Meta)}
 	}
 	if !failure.Access || s.file == "" {
 		return failure

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
@@ -28,6 +29,9 @@ func acquireShare(ctx context.Context, run statement.Runner, req *driver.Request
 	}
 	if err := shareRefusal(req, lock, before); err != nil {
 		return 0, err
+	}
+	if lock.Row().Token > math.MaxInt64-int64(max(1, req.Span)) {
+		return 0, errTokenTooLarge
 	}
 	last := lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, int64(max(1, req.Span)), millis(req.TTL))
 	if err := saveRow(ctx, run, statement.SaveRow, req.Name, lock); err != nil {

@@ -76,6 +76,8 @@ var mysqlFailures = map[uint16]Failure{
 	1205: {Retry: true, Meaning: "another transaction keeps a row locked"},
 	1020: {Retry: true, Meaning: "another transaction has changed the row"},
 	4031: {Retry: true, Ended: true, Meaning: "the server has ended the connection because it was idle"},
+	1264: {Number: true, Kind: driver.ErrMisconfigured},
+	1690: {Number: true, Kind: driver.ErrMisconfigured},
 	1290: {Meaning: mysqlReadOnly},
 	1792: {Meaning: mysqlReadOnly},
 	1836: {Meaning: mysqlReadOnly},

@@ -43,6 +43,7 @@ var postgresFailures = map[string]Failure{
 	"28000": {Meaning: "the server does not let this user in", Kind: driver.ErrDenied},
 	"3D000": {Meaning: "there is no such database", Kind: driver.ErrMisconfigured},
 	"3F000": {Meaning: "there is no schema to create tables in", Kind: driver.ErrMisconfigured},
+	"22003": {Number: true, Kind: driver.ErrMisconfigured},
 	"53100": {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
 	"26000": {Meaning: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 	"42P05": {Meaning: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},

@@ -104,6 +104,7 @@ type Failure struct {
 	Ended   bool   // with Retry: the server has ended the connection, and may have committed before
 	Missing bool   // a table is missing, or is not as expected
 	Access  bool   // a file cannot be read or written
+	Number  bool   // a token is missing, or too large to rise
 	Meaning string // for people, where the driver's text says too little; may be empty
 	Kind    error  // of the contract; nil is driver.ErrUnreachable
 }

@@ -24,6 +24,7 @@ var sqliteFailures = map[int]Failure{
 	13:         {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
 	14:         {Access: true, Meaning: "the file or its folder is missing, read-only or not accessible", Kind: driver.ErrMisconfigured},
 	15:         {Retry: true, Meaning: "too many processes are opening the database"},
+	19 | 5<<8:  {Number: true, Kind: driver.ErrMisconfigured}, // NOT NULL: see sqllock/internal/statement
 	26:         {Meaning: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
 }
 

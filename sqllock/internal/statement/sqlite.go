@@ -29,10 +29,12 @@ var sqliteSchema = []string{
 func sqliteTexts() texts {
 	const (
 		insertLock = `INSERT INTO {locks} AS l (name, token, owner, since, expires, holder) `
-		newLock    = `?1, (SELECT value FROM {meta} WHERE key = 'floor') + ?6, ?2, {now}, {now} + ?3, ?4`
+		// A sum that is too large would be a fraction. NULL is an error.
+		isSmall = ` <= 9223372036854775807 - ?6`
+		newLock = `?1, (SELECT value + ?6 FROM {meta} WHERE key = 'floor' AND value` + isSmall + `), ?2, {now}, {now} + ?3, ?4`
 		// excluded.since is the time of the attempt.
 		onConflict = ` ON CONFLICT (name) DO UPDATE SET
-	token   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.token, l.token + ?6),
+	token   = CASE WHEN l.owner IS excluded.owner AND l.expires > excluded.since THEN l.token WHEN l.token` + isSmall + ` THEN l.token + ?6 END,
 	since   = iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.since, excluded.since),
 	expires = max(iif(l.owner IS excluded.owner AND l.expires > excluded.since, l.expires, 0), excluded.expires),
 	owner   = excluded.owner,
