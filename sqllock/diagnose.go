@@ -109,7 +109,7 @@ func pollInterval() string {
 	return inwords.Duration(notify.MinInterval) + " to " + inwords.Duration(notify.MaxInterval)
 }
 
-var sqliteChecks = []check{sqliteFile, sqliteJournal, sqliteSynchronous, sqliteTables, sqliteWritable}
+var sqliteChecks = []check{sqliteFile, sqliteLocking, sqliteJournal, sqliteSynchronous, sqliteTables, sqliteWritable}
 
 func sqliteFile(_ context.Context, s *Store) (driver.Finding, error) {
 	const name = "file"
@@ -124,6 +124,20 @@ func sqliteFile(_ context.Context, s *Store) (driver.Finding, error) {
 		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), nil
 	}
 	return finding.OK(name, "%s", path), nil
+}
+
+func sqliteLocking(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "locking"
+	if s.file == "" {
+		return finding.OK(name, "No other process uses the database."), nil
+	}
+	switch locks, tested := sqldb.SQLiteLocks(ctx, s.db); {
+	case !locks:
+		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "In %s %s.", s.file, unlocked)), nil
+	case !tested:
+		return finding.OK(name, "Not tested: the pool gave no second connection."), nil
+	}
+	return finding.OK(name, "A connection keeps others from writing."), nil
 }
 
 func sqliteJournal(ctx context.Context, s *Store) (driver.Finding, error) {

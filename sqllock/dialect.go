@@ -147,6 +147,26 @@ func (s *Store) listener(wake func(name string)) *notify.Listener {
 	}}
 }
 
+const unlocked = "a connection does not keep another one from writing, and two programs could hold a lock at once: remove nolock=1 or vfs=unix-none from the data source name"
+
+// checkFile learns the path of an SQLite file, and tests its locks. With a write-ahead log a file cannot be
+// opened without locks, and the test would keep other processes waiting. It comes after the tables: a
+// connection that is older than they are may miss them while another one writes.
+func (s *Store) checkFile(ctx context.Context) error {
+	var mode string
+	var err error
+	if s.file, err = sqlitePath(ctx, s.db); err == nil && s.file != "" {
+		err = s.db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode)
+	}
+	if err != nil || s.file == "" || mode == "wal" {
+		return err
+	}
+	if locks, _ := sqldb.SQLiteLocks(ctx, s.db); !locks {
+		return fmt.Errorf("%w: %s", driver.ErrMisconfigured, unlocked)
+	}
+	return nil
+}
+
 func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
 	var safeUpdates bool
 	err := sqldb.CheckMySQL(ctx, db)

@@ -137,7 +137,9 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		}
 	}
 	if err == nil && opts.Dialect == SQLite {
-		s.file, err = sqlitePath(ctx, db)
+		if err = s.read(ctx, "open", func() error { return s.checkFile(ctx) }); err != nil {
+			err = errors.Join(err, s.statements.Close())
+		}
 	}
 	if err != nil {
 		return nil, err

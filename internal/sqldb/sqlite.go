@@ -1,7 +1,11 @@
 package sqldb
 
 import (
+	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -26,6 +30,38 @@ var sqliteFailures = map[int]Failure{
 	15:         {Retry: true, Meaning: "too many processes are opening the database"},
 	19 | 5<<8:  {Number: true, Kind: driver.ErrMisconfigured}, // NOT NULL: see sqllock/internal/statement
 	26:         {Meaning: "the file is not an SQLite database", Kind: driver.ErrMisconfigured},
+}
+
+// SQLiteLocks reports whether a connection to the file keeps another one from writing. It does not with
+// nolock=1 or the VFS unix-none in the data source name. tested is false if there is no second connection.
+func SQLiteLocks(ctx context.Context, db *sql.DB) (locks, tested bool) {
+	const limit = time.Second // the program may use all connections, or share one cache among them
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if db.Stats().MaxOpenConnections == 1 {
+		return true, false
+	}
+	for range 2 {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return true, false
+		}
+		defer conn.Close()
+		var busyTimeout int
+		err = conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&busyTimeout)
+		if err == nil {
+			_, err = conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`)
+			defer func() { _, _ = conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, busyTimeout)) }()
+		}
+		if err == nil {
+			_, err = conn.ExecContext(ctx, `BEGIN IMMEDIATE`)
+		}
+		if err != nil { // locked out, as it should be, or not able to write
+			return true, true
+		}
+		defer func() { _, _ = conn.ExecContext(ctx, `ROLLBACK`) }()
+	}
+	return false, true
 }
 
 func classifySQLite(err error) Failure {

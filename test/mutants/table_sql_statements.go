@@ -109,8 +109,8 @@ func init() {
 	add(mutant{
 		rule: "every grant has a larger token (SQLite)",
 		file: "sqllock/internal/statement/sqlite.go",
-		old:  `l.token, l.token + ?6)`,
-		new:  `l.token, l.token)`,
+		old:  `THEN l.token + ?6 END`,
+		new:  `THEN l.token END`,
 		test: "test/stores/sqlite TestConformance/token-order",
 	})
 	add(mutant{

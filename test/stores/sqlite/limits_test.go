@@ -275,6 +275,27 @@ func TestOtherSettings(t *testing.T) {
 	}
 }
 
+// TestFileWithoutLocksIsRefused: if the settings turn SQLite's locks off, two processes could hold a lock.
+func TestFileWithoutLocksIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"nolock=1", "vfs=unix-none", "nolock=1&_pragma=journal_mode(WAL)"} {
+		db := open(t, "file:"+tempFile(t)+"?_pragma=busy_timeout(60000)&"+setting)
+		opts := &sqllock.Options{Dialect: sqllock.SQLite}
+		if _, err := sqllock.New(t.Context(), db, opts); !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "nolock") {
+			t.Errorf("%s: %v; want ErrMisconfigured and the name of the setting", setting, err)
+		}
+		db.SetMaxOpenConns(1) // so that New cannot know
+		store := newStore(t, db)
+		if f := finding(t, store, "locking"); f.Level != driver.LevelOK {
+			t.Errorf("%s over a single connection: %+v", setting, f)
+		}
+		db.SetMaxOpenConns(2)
+		if f := finding(t, store, "locking"); f.Level != driver.LevelProblem || f.Breaks != driver.PromiseExclusion {
+			t.Errorf("%s: %+v; want a problem", setting, f)
+		}
+	}
+}
+
 func TestMemoryDatabase(t *testing.T) {
 	t.Parallel()
 	db := open(t, ":memory:")
@@ -294,7 +315,7 @@ func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	store := openStore(t, path)
-	for _, check := range []string{"file", "journal_mode", "synchronous", "tables", "writable"} {
+	for _, check := range []string{"file", "locking", "journal_mode", "synchronous", "tables", "writable"} {
 		if f := finding(t, store, check); f.Level != driver.LevelOK {
 			t.Errorf("a store as recommended: %+v", f)
 		}
