@@ -30,14 +30,19 @@ func acquireShare(ctx context.Context, run statement.Runner, req *driver.Request
 	if err := shareRefusal(req, lock, before); err != nil {
 		return 0, err
 	}
-	if lock.Row().Token > math.MaxInt64-int64(max(1, req.Span)) {
-		return 0, errTokenTooLarge
-	}
-	last := lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, int64(max(1, req.Span)), millis(req.TTL))
-	if err := saveRow(ctx, run, statement.SaveRow, req.Name, lock); err != nil {
+	if token, err = admit(req, lock); err != nil {
 		return 0, err
 	}
-	return uint64(last), nil
+	return token, saveRow(ctx, run, statement.SaveRow, req.Name, lock)
+}
+
+// admit gives a request that is not refused its share, and returns the last token.
+func admit(req *driver.Request, lock *share.Lock) (token uint64, err error) {
+	span := int64(max(1, req.Span))
+	if lock.Row().Token > math.MaxInt64-span {
+		return 0, errTokenTooLarge
+	}
+	return uint64(lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, span, millis(req.TTL))), nil
 }
 
 // placesBefore are the places that a request has to give way to.
