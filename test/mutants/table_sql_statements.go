@@ -123,8 +123,8 @@ func init() {
 	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",
 		file: "sqllock/internal/statement/sqlite.go",
-		old:  `?1, (SELECT value FROM {meta} WHERE key = 'floor') + ?6`,
-		new:  `?1, ?6`,
+		old:  `?1, (SELECT value + ?6 FROM`,
+		new:  `?1, (SELECT ?6 + 0 * value FROM`,
 		test: "test/stores/sqlite TestTokensRiseAcrossJanitorRuns",
 	})
 	add(mutant{
