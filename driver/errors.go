@@ -54,8 +54,9 @@ func Unchanged(err error) bool {
 }
 
 // NotSent marks the error of a call that never left the process, because no connection
-// could be made. dlock then has nothing to undo, so that the next call need not wait. A
-// store must not mark a call of several steps after its first step.
+// could be made, or that was one transaction and never sent its commit. dlock then has nothing
+// to undo, so that the next call need not wait. A store must not mark another call of several
+// steps after its first step.
 func NotSent(err error) error { return notSentError{err} }
 
 type notSentError struct{ error }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
@@ -157,39 +155,6 @@ func lastToken(grant *driver.Grant) int64 {
 		return 0
 	}
 	return int64(grant.Token + max(1, grant.Span) - 1)
-}
-
-// AcquireAll implements driver.BatchAcquirer with one transaction.
-func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
-	order := make([]int, len(reqs)) // that of the names, so that deadlocks are rare
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(reqs[a].Name, reqs[b].Name) })
-	grants := make([]driver.Grant, len(reqs))
-	var failed error
-	err := s.withConn(ctx, s.writing, nil, "acquire", func() error {
-		failed = s.inTx(ctx, func(run statement.Runner) error {
-			for _, i := range order {
-				token, err := s.acquireOn(ctx, run, &reqs[i])
-				if err != nil {
-					return err
-				}
-				grants[i] = granted(&reqs[i], token)
-			}
-			return nil
-		})
-		return failed
-	})
-	if isUnknown(failed) && s.mayHappen(failed) {
-		for i := range reqs {
-			s.attempts.Unanswered(reqs[i].Name, reqs[i].Owner)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return grants, nil
 }
 
 // acquireOn makes attempts over one connection until one is granted. If other owners block them,

@@ -177,7 +177,11 @@ func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	defer cancel()
 	err = s.retryWhileBusy(ctx, func() error {
 		return s.inTx(ctx, func(run statement.Runner) error {
-			for _, j := range jobs {
+			rest, err := releaseTogether(ctx, run, jobs)
+			if err != nil {
+				return err
+			}
+			for _, j := range rest {
 				if err := j.Run(ctx, run); err != nil {
 					return err
 				}
@@ -186,6 +190,29 @@ func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 		})
 	})
 	return err != nil && !isUnknown(err), err
+}
+
+// releaseTogether does the jobs that release locks, by a number of statements that does not depend on
+// theirs, and returns the other jobs.
+func releaseTogether(ctx context.Context, run statement.Runner, jobs []*batch.Job) (rest []*batch.Job, err error) {
+	var holds []*statement.Hold
+	for _, j := range jobs {
+		if j.Release != nil && run.ReleasesAll() {
+			holds = append(holds, j.Release)
+		} else {
+			rest = append(rest, j)
+		}
+	}
+	if len(holds) == 0 {
+		return rest, nil
+	}
+	released, err := run.ReleaseAll(ctx, holds)
+	for _, j := range jobs {
+		if j.Release != nil && err == nil {
+			j.Released(released[j.Release.Key])
+		}
+	}
+	return rest, err
 }
 
 // runStatement runs a statement as a job. See runAndNotify.
@@ -199,19 +226,26 @@ func (s *Store) runStatement(ctx context.Context, op, name string, id statement.
 // waiters for name. If the server ended the connection and the job then finds nothing to change, it
 // may have changed it before.
 func (s *Store) runAndNotify(ctx context.Context, op, name string, inTx bool, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
+	return s.runJobAndNotify(ctx, op, &batch.Job{Name: name, InTx: inTx}, change)
+}
+
+// runJobAndNotify is runAndNotify for a job without a function.
+func (s *Store) runJobAndNotify(ctx context.Context, op string, j *batch.Job, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
 	var changed bool
 	var ended error
-	err := s.runJob(ctx, op, &batch.Job{Name: name, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
+	j.Released = func(released bool) { changed = released }
+	j.Run = func(ctx context.Context, run statement.Runner) (err error) {
 		if changed, err = change(ctx, run); s.facts.Classify(err).Ended {
 			ended = err
 		}
 		return err
-	}})
+	}
+	err := s.runJob(ctx, op, j)
 	switch {
 	case err != nil:
 		return false, err // the job may still set changed
 	case changed:
-		s.waiters.notify(name)
+		s.waiters.notify(j.Name)
 	case ended != nil:
 		return false, s.explain(ctx, op, ended)
 	}

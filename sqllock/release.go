@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/share"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -43,8 +44,10 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 // releaseLock ends the lock, and reports whether grant.Owner held it.
 func (s *Store) releaseLock(ctx context.Context, grant *driver.Grant) (released bool, err error) {
 	if !isListed(grant) {
-		released, err = s.runStatement(ctx, "release", grant.Name,
-			statement.Release, grant.Name, grant.Owner.Hex(), lastToken(grant))
+		h := &statement.Hold{Key: statement.Key{Name: grant.Name, Owner: grant.Owner.Hex()}, Token: lastToken(grant)}
+		released, err = s.runJobAndNotify(ctx, "release", &batch.Job{Name: h.Name, Release: h}, func(ctx context.Context, run statement.Runner) (bool, error) {
+			return run.Changed(ctx, statement.Release, h.Name, h.Owner, h.Token)
+		})
 	}
 	if err == nil && !released {
 		released, err = s.releaseShare(ctx, grant)

@@ -20,11 +20,15 @@ const maxJobs = 100
 // Job is something to be written. It may be run again, and by another goroutine
 // than that of its caller.
 type Job struct {
-	Name   string       // of the lock it is about; empty if there are several
-	Owner  driver.Owner // that may get a lock or a place; zero if none may
-	Run    func(context.Context, statement.Runner) error
-	InTx   bool // run it in a transaction, also alone
-	Urgent bool // it goes before jobs that are not
+	Name  string       // of the lock it is about; empty if there are several
+	Owner driver.Owner // that may get a lock or a place; zero if none may
+	Run   func(context.Context, statement.Runner) error
+	// Release is what the job releases, so that it may share its statements with other releases. Then Released
+	// gets the result in place of Run. Both may be nil.
+	Release  *statement.Hold
+	Released func(bool)
+	InTx     bool // run it in a transaction, also alone
+	Urgent   bool // it goes before jobs that are not
 
 	done   chan struct{} // closed when the job has ended
 	err    error

@@ -186,6 +186,9 @@ func (l *Lock) Admit(mode driver.Mode, owner string, holder driver.Holder, span,
 		l.row.Since = l.row.Now
 		l.Shares = append(l.Shares, Share{Owner: owner, Token: l.row.Token, Since: l.row.Now, Holder: holder})
 		s = &l.Shares[len(l.Shares)-1]
+		if mode == (driver.Mode{}) {
+			l.row.Owner, l.row.Holder = owner, holder.Encode()
+		}
 	}
 	s.Expires = max(s.Expires, l.row.Now+ttl)
 	return s.Token

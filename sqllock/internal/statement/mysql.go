@@ -66,7 +66,10 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		kept      = `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows
 		waiters   = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names     = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
-		readRows  = `SELECT l.name, ` + row + ` FROM ` + names + eachLock + `CAST(n.name AS BINARY)` + sqldb.MySQLAllRows
+		wanted    = json + `name` + text + `'$[0]', place` + text + `'$[1]', kind` + text + `'$[2]')) AS w`
+		saved     = json + `name` + text + `'$[0]', token BIGINT PATH '$[1]', owner` + text + `'$[2]', since BIGINT PATH '$[3]',
+	expires BIGINT PATH '$[4]', holder LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS r`
+		readRows = `SELECT l.name, ` + row + ` FROM ` + names + eachLock + `CAST(n.name AS BINARY)` + sqldb.MySQLAllRows
 	)
 	return texts{
 		Acquire: take,
@@ -79,11 +82,19 @@ SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floo
 		Renew:       mysqlShortWait + prolong,
 		RenewAtOnce: mysqlNoWait + prolong,
 		Renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
+		LockHeld:    `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows + ` FOR UPDATE`,
+		ReleaseAll:  `UPDATE ` + grants + ` SET l.owner = NULL, l.expires = {now}, l.holder = {noholder} WHERE ` + granted,
 		Enqueue: `{limit}INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, ?4 = 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		LockRow:  rowAndPlaces + ` WHERE l.name = ?1 FOR UPDATE`,
 		ReadRows: readRows,
 		LockRows: readRows + ` FOR UPDATE SKIP LOCKED`,
+		LockAll: eachRow(`l.name`, `CAST(w.place AS BINARY)`, `CAST(w.kind AS BINARY)`) + ` FROM ` + wanted + eachLock + `CAST(w.name AS BINARY)` +
+			sqldb.MySQLAllRows + ` FOR UPDATE`,
+		InsertAll: `{limit}INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+SELECT CAST(n.name AS BINARY), value, NULL, {now}, {now}, {noholder} FROM ` + names + ` STRAIGHT_JOIN {meta} ON {key} = 'floor' LOCK IN SHARE MODE`,
+		SaveAll: `UPDATE ` + saved + eachLock + `CAST(r.name AS BINARY) SET l.token = r.token, l.owner = CAST(r.owner AS BINARY),
+	l.since = r.since, l.expires = r.expires, l.holder = CAST(r.holder AS BINARY)`,
 		// A condition that is not one value would let the server read and lock all rows of a small table.
 		DeletePlacesOf: `{limit}DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
 		KeepPlaces:     `{limit}UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,

@@ -49,15 +49,20 @@ func postgresTexts() texts {
 WHERE {limited}name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <= {now}) AND (?5:int = 0 OR token = ?5:int)`
 		grants = `(SELECT g->>0 AS name, g->>1 AS owner, (g->>2)::bigint AS token, (g->>3)::bigint AS ttl
 	FROM jsonb_array_elements(?1:json) AS list (g)) AS g`
+		granted = `l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}`
 		places  = `(SELECT w->>0 AS name, w->>1 AS owner, (w->>2)::bigint AS ttl FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
 		inPlace = `q.name = w.name AND q.owner = w.owner AND q.expires > {now}`
 		waiters = `(SELECT w->>0 AS name, w->>1 AS owner FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+
+		wanted = `(SELECT w->>0 AS name, w->>1 AS place, w->>2 AS kind FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+		saved  = `(SELECT r->>0 AS name, (r->>1)::bigint AS token, r->>2 AS owner, (r->>3)::bigint AS since, (r->>4)::bigint AS expires, r->>5 AS holder
+	FROM jsonb_array_elements(?1:json) AS list (r)) AS r`
 
 		readRows = `SELECT l.name, ` + row + ` FROM {locks} AS l WHERE l.name IN (SELECT jsonb_array_elements_text(?1:json))`
 	)
 	prolong := func(wait string) string {
 		return `UPDATE {locks} AS l SET expires = greatest(l.expires, {now} + g.ttl) FROM ` + wait + `, ` + grants + `
-WHERE l.name = g.name AND l.owner = g.owner AND (g.token = 0 OR l.token = g.token) AND l.expires > {now}
+WHERE ` + granted + `
 RETURNING l.name, l.owner`
 	}
 	// The server notifies waiters when the change is committed, and only then.
@@ -76,14 +81,24 @@ SELECT pg_notify('{wake}', name) FROM changed`
 		InsertFree: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
 (SELECT ?1:text, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {limited}{key} = 'floor' FOR SHARE)
 ON CONFLICT (name) DO NOTHING`,
-		Renew:          prolong(postgresShortWait),
-		RenewAtOnce:    prolong(postgresNoWait),
-		Release:        notify(Release),
+		Renew:       prolong(postgresShortWait),
+		RenewAtOnce: prolong(postgresNoWait),
+		Release:     notify(Release),
+		ReleaseAll: `WITH changed AS (UPDATE {locks} AS l SET owner = NULL, expires = {now}, holder = {noholder}
+	FROM ` + grants + ` WHERE {limited}` + granted + ` RETURNING l.name, g.owner)
+SELECT name, owner FROM changed WHERE (SELECT pg_notify('{wake}', name)) IS NOT NULL`,
 		Break:          notify(Break),
 		DeletePlacesOf: notify(DeletePlacesOf),
 		LockRow:        rowAndPlaces + ` WHERE l.name = ?1:text FOR UPDATE OF l`,
 		ReadRows:       readRows,
 		LockRows:       readRows + ` ORDER BY l.name FOR UPDATE OF l SKIP LOCKED`,
+		LockAll:        eachRow(`l.name`, `w.place`, `w.kind`) + ` FROM ` + wanted + ` JOIN {locks} AS l ON l.name = w.name ORDER BY l.name FOR UPDATE OF l`,
+		InsertAll: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
+SELECT n.name, f.value, NULL, {now}, {now}, {noholder} FROM jsonb_array_elements_text(?1:json) AS n (name),
+	(SELECT value FROM {meta} WHERE {limited}{key} = 'floor' FOR SHARE) AS f
+ON CONFLICT (name) DO NOTHING`,
+		SaveAll: `UPDATE {locks} AS l SET token = r.token, owner = r.owner, since = r.since, expires = r.expires, holder = r.holder
+FROM ` + saved + ` WHERE l.name = r.name`,
 		SaveFreed:      notify(SaveFreed),
 		KeepPlaces:     `UPDATE {queue} AS q SET expires = greatest(q.expires, {now} + w.ttl) FROM ` + places + ` WHERE {limited}` + inPlace,
 		UnlockedPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace + ` FOR UPDATE OF q SKIP LOCKED`,

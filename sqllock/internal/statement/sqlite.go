@@ -60,9 +60,16 @@ WHERE coalesce((SELECT owner ` + head + `), ?2) = ?2
 		RenewAtOnce: renew,
 		InsertFree: `INSERT OR IGNORE INTO {locks} (name, token, owner, since, expires, holder)
 SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE key = 'floor'`,
-		LockRow:    rowAndPlaces + ` WHERE l.name = ?1`,
-		ReadRows:   readRows,
-		LockRows:   readRows,
+		LockRow:  rowAndPlaces + ` WHERE l.name = ?1`,
+		ReadRows: readRows,
+		LockRows: readRows,
+		LockAll: eachRow(`l.name`, `w.place`, `w.kind`) + `
+FROM (SELECT value->>0 AS name, value->>1 AS place, value->>2 AS kind FROM json_each(?1)) AS w JOIN {locks} AS l ON l.name = w.name`,
+		InsertAll: `INSERT OR IGNORE INTO {locks} (name, token, owner, since, expires, holder)
+SELECT j.value, f.value, NULL, {now}, {now}, {noholder} FROM json_each(?1) AS j, {meta} AS f WHERE f.key = 'floor'`,
+		SaveAll: `UPDATE {locks} SET token = r.token, owner = r.owner, since = r.since, expires = r.expires, holder = r.holder
+FROM (SELECT value->>0 AS name, value->>1 AS token, value->>2 AS owner, value->>3 AS since, value->>4 AS expires, value->>5 AS holder FROM json_each(?1)) AS r
+WHERE {locks}.name = r.name`,
 		KeepPlaces: `UPDATE {queue} AS q SET expires = max(expires, {now} + w.ttl) FROM ` + places + ` WHERE ` + inPlace,
 		KeptPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
 		// The clock is read once, not for each name.

@@ -30,14 +30,20 @@ const (
 	RenewAtOnce // the same, and fails on a server if a row is locked
 	Renewed     // the same list -> name, owner of each that is held; empty where Renew returns rows
 	Release     // name, owner, token or 0
+	ReleaseAll  // [[name, owner, token]] -> name, owner of each that was released; empty where it saves no round trips
+	LockHeld    // the same list -> name, owner of each that is held; empty where ReleaseAll returns rows
 	Break       // name, token
 	List        // first name, limit -> name, token, holder, since, remaining, waiters
 	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
 	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
-	ReadRow        // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry
-	LockRow        // the same in a transaction, and keeps the row from changing until it ends
-	ReadRows       // [name] -> name and the columns of ReadRow from token to now
-	LockRows       // the same, and keeps the rows from changing; without rows that are locked
+	ReadRow  // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry
+	LockRow  // the same in a transaction, and keeps the row from changing until it ends
+	ReadRows // [name] -> name and the columns of ReadRow from token to now
+	LockRows // the same, and keeps the rows from changing; without rows that are locked
+	// LockAll locks the rows in the order of the list, where LockRow locks one.
+	LockAll        // [[name, place, kind]] -> name and the columns of ReadRow, of each row that exists
+	InsertAll      // [name]: InsertFree for each
+	SaveAll        // [[name, token, owner, since, expires, holder]]
 	SaveRow        // name, token, owner or NULL, since, expires, holder
 	SaveFreed      // the same, and notifies waiters
 	Enqueue        // name, place, ttl, whether it counts for fair exclusive requests
@@ -86,7 +92,8 @@ const (
 	ofOwner = `(owner = ?2:text OR owner BETWEEN ?3:text AND ?4:text)`
 	saveRow = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
 
-	rowAndPlaces = `SELECT ` + row + `, (SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `) FROM {locks} AS l`
+	placesBefore = `(SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `)`
+	rowAndPlaces = `SELECT ` + row + `, ` + placesBefore + ` FROM {locks} AS l`
 	// A time in the future is one from before the clock stepped back.
 	longAgo  = `(value <= {now} - ?1:int OR value > {now})`
 	recently = `{now} - 100`
@@ -119,6 +126,11 @@ ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded
 	Floor:          `SELECT value FROM {meta} WHERE {key} = 'floor'`,
 	RaiseFloor:     `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
 	DeletePlaces:   `DELETE FROM {queue} WHERE {limited}seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
+}
+
+// eachRow selects what LockAll returns. The place and the kind of a name are columns of a list.
+func eachRow(name, place, kind string) string {
+	return `SELECT l.name, ` + row + `, ` + strings.NewReplacer("?1:text", name, "?2:text", place, "?3:text", kind).Replace(placesBefore)
 }
 
 // withWords returns the common statements and those of a dialect, with its words.
@@ -320,6 +332,31 @@ func (r Runner) Renew(ctx context.Context, id ID, list string, n int) (map[Key]b
 		return r.Extend(ctx, id, Renewed, list, n)
 	}
 	return r.ReadKeys(ctx, id, list)
+}
+
+// Hold is a lock that an owner has. A token of zero stands for any.
+type Hold struct {
+	Key
+	Token int64
+}
+
+// ReleasesAll reports whether ReleaseAll can be run.
+func (r Runner) ReleasesAll() bool { return r.set[ReleaseAll].Text != "" }
+
+// ReleaseAll releases locks, in a transaction, and returns those that were held.
+func (r Runner) ReleaseAll(ctx context.Context, holds []*Hold) (released map[Key]bool, err error) {
+	rows := make([][3]any, len(holds))
+	for i, h := range holds {
+		rows[i] = [3]any{h.Name, h.Owner, h.Token}
+	}
+	list := sqldb.JSON(rows)
+	if r.set.hasReturning() {
+		return r.ReadKeys(ctx, ReleaseAll, list)
+	}
+	if released, err = r.ReadKeys(ctx, LockHeld, list); err == nil && len(released) > 0 {
+		_, err = r.Exec(ctx, ReleaseAll, list)
+	}
+	return released, err
 }
 
 // Extend runs a statement that extends the n rows in the list, and returns which exist; nil is all. It
