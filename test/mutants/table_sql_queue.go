@@ -50,7 +50,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "an AcquireAll whose commit is not answered is recorded",
-		file: "sqllock/acquire.go",
+		file: "sqllock/acquireall.go",
 		old:  `isUnknown(failed) && s.mayHappen(failed)`,
 		new:  `isUnknown(failed) && !s.mayHappen(failed)`,
 		test: "test/stores/sqlservers TestLateAttempts/postgres/row/all",

@@ -103,9 +103,9 @@ SELECT CAST(n.name AS BINARY), value, NULL, {now}, {now}, {noholder} FROM ` + na
 		Poll: `SELECT n.position - 1, n.remaining, h.owner, h.expires - {now}, n.recent
 FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 		IF(l.owner IS NULL, 0, GREATEST(l.expires - {now}, 0)) AS remaining,
-		COALESCE(l.since > ` + recently + `, 0) AS recent
+		COALESCE(l.since ` + recently + `, 0) AS recent
 	FROM ` + names + ` LEFT JOIN {locks} AS l ON l.name = CAST(n.name AS BINARY)
-	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since > ` + recently + `) AS n
+	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since ` + recently + `) AS n
 LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
 	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + sqldb.MySQLAllRows,
 		Publish: `{limit}INSERT INTO {queue} (name, owner, fair, expires)

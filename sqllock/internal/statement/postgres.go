@@ -104,13 +104,13 @@ FROM ` + saved + ` WHERE l.name = r.name`,
 		UnlockedPlaces: `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace + ` FOR UPDATE OF q SKIP LOCKED`,
 		KeptPlaces:     `SELECT q.name, q.owner FROM {queue} AS q, ` + places + ` WHERE ` + inPlace,
 		Poll: `SELECT n.index - 1, CASE WHEN l.owner IS NULL THEN 0 ELSE greatest(l.expires - {now}, 0) END,
-	h.owner, h.expires - {now}, coalesce(l.since > ` + recently + `, false)
+	h.owner, h.expires - {now}, coalesce(l.since ` + recently + `, false)
 FROM jsonb_array_elements_text(?1:json) WITH ORDINALITY AS n (name, index)
 LEFT JOIN {locks} AS l ON l.name = n.name
 LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
 	WHERE q.name = n.name AND fair AND q.expires > {now} AND (l.owner IS NULL OR l.expires <= {now})
 	ORDER BY seq LIMIT 1) AS h ON true
-WHERE l.owner IS NULL OR l.expires <= {now} + ?2:int OR l.since > ` + recently,
+WHERE l.owner IS NULL OR l.expires <= {now} + ?2:int OR l.since ` + recently,
 		Publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
 SELECT DISTINCT name, owner, false, {now} + ?2:int FROM ` + waiters + ` WHERE {limited}true
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,

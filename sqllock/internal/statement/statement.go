@@ -95,8 +95,9 @@ const (
 	placesBefore = `(SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `)`
 	rowAndPlaces = `SELECT ` + row + `, ` + placesBefore + ` FROM {locks} AS l`
 	// A time in the future is one from before the clock stepped back.
-	longAgo  = `(value <= {now} - ?1:int OR value > {now})`
-	recently = `{now} - 100`
+	longAgo = `(value <= {now} - ?1:int OR value > {now})`
+	// A lock that was granted in the future is from before the clock stepped back.
+	recently = `BETWEEN {now} - 100 AND {now} + 100`
 )
 
 // commonTexts are the statements of which the dialects write no more than words differently.

@@ -52,3 +52,31 @@ func TestProcessesShareThePolls(t *testing.T) {
 		becomes("alone", shared+1, math.MaxInt64)
 	})
 }
+
+// TestPollsAfterTheClockWentBack: a server whose clock was set back by an hour has a lock that was granted
+// in the future. Its waiters poll as seldom as those for any lock that is held for long.
+func TestPollsAfterTheClockWentBack(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		s := d.target(t, "scheme=row", "max_open=2") // PostgreSQL notifies only if the pool allows three
+		acquire(t, s.open(t), "x")
+		store, network := s.behindProxy(t)
+		stop, err := store.Watch(t.Context(), request("x"), func() {})
+		check(t, err)
+		defer stop()
+		var requests atomic.Int64
+		network.OnRequest(func([]byte) bool { requests.Add(1); return false }, nil)
+		inASecond := func() int64 {
+			<-time.After(time.Second / 2) // until nothing moves any more
+			before := requests.Load()
+			<-time.After(time.Second)
+			return requests.Load() - before
+		}
+		calm := inASecond()
+		run(t, s.admin(t), `UPDATE dlock_locks SET since = since + 3600000, expires = expires + 3600000`)
+		after := inASecond()
+		t.Logf("%d requests in a second, %d after the clock was set back", calm, after)
+		if after > 3*calm {
+			t.Errorf("%d requests in a second after the clock was set back, %d before", after, calm)
+		}
+	})
+}
