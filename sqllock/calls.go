@@ -34,6 +34,14 @@ func (s *Store) background() (context.Context, context.CancelFunc) {
 // run runs statements each on its own.
 func (s *Store) run() statement.Runner { return s.statements.On(s.db) }
 
+// runOn is run on a connection, or on any if conn is nil.
+func (s *Store) runOn(conn *sql.Conn) statement.Runner {
+	if conn == nil {
+		return s.run()
+	}
+	return s.statements.On(conn)
+}
+
 // read runs fn, which changes no lock. The number of readers is limited: a pool without a limit
 // would open a connection for each of thousands of waiters.
 func (s *Store) read(ctx context.Context, op string, fn func() error) error {
@@ -255,7 +263,12 @@ func (s *Store) runJobAndNotify(ctx context.Context, op string, j *batch.Job, ch
 // inTx runs fn in a transaction. All statements of fn use ctx: one that is interrupted ends the
 // transaction.
 func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error {
-	return s.inUnguardedTx(ctx, func(run statement.Runner) error {
+	return s.inTxOn(ctx, nil, fn)
+}
+
+// inTxOn is inTx on a connection, or on any if conn is nil.
+func (s *Store) inTxOn(ctx context.Context, conn *sql.Conn, fn func(statement.Runner) error) error {
+	return s.inUnguardedTx(ctx, conn, func(run statement.Runner) error {
 		if err := run.Begin(ctx); err != nil {
 			return err
 		}
@@ -265,8 +278,8 @@ func (s *Store) inTx(ctx context.Context, fn func(statement.Runner) error) error
 
 // inUnguardedTx is inTx without its first statement, for creating the tables: in SQLite that statement
 // needs one of them.
-func (s *Store) inUnguardedTx(ctx context.Context, fn func(statement.Runner) error) error {
-	tx, putConn, err := s.beginTx(ctx)
+func (s *Store) inUnguardedTx(ctx context.Context, conn *sql.Conn, fn func(statement.Runner) error) error {
+	tx, putConn, err := s.beginTx(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -312,22 +325,32 @@ func (s *Store) isRetryable(err error) bool { return !isUnknown(err) && s.facts.
 // the middle, the server has to end the transaction, or the rows would stay locked. Where that is a
 // setting of the connection, putConn undoes it: the connection goes back to the pool of the program
 // as it was, or not at all.
-func (s *Store) beginTx(ctx context.Context) (tx *sql.Tx, putConn func(), err error) {
-	if s.dialect.limitIdle == "" {
+func (s *Store) beginTx(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, putConn func(), err error) {
+	guarded := s.dialect.limitIdle != ""
+	if !guarded && conn == nil {
 		tx, err = s.db.BeginTx(ctx, s.dialect.tx)
 		return tx, func() {}, err
 	}
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return nil, nil, err
+	kept := conn != nil
+	if !kept {
+		if conn, err = s.db.Conn(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	putConn = func() {
-		if _, err := conn.ExecContext(ctx, s.dialect.unlimitIdle); err != nil {
-			_ = conn.Raw(sqldb.CloseConn)
+		if guarded {
+			if _, err := conn.ExecContext(ctx, s.dialect.unlimitIdle); err != nil {
+				_ = conn.Raw(sqldb.CloseConn)
+			}
 		}
-		_ = conn.Close() // it may be closed already
+		if !kept {
+			_ = conn.Close() // it may be closed already
+		}
 	}
-	if _, err = conn.ExecContext(ctx, s.dialect.limitIdle); err == nil {
+	if guarded {
+		_, err = conn.ExecContext(ctx, s.dialect.limitIdle)
+	}
+	if err == nil {
 		tx, err = conn.BeginTx(ctx, s.dialect.tx)
 	}
 	if err != nil {

@@ -38,7 +38,9 @@ func (s *Store) explain(ctx context.Context, op string, err error) error {
 	if busy := s.busy.Load(); busy != nil && cap(s.writing) == 1 && deadline.Passed(ctx) != nil {
 		err = *busy // what keeps the only writer waiting keeps all callers waiting
 	}
-	return s.classify(err).Describe(ctx, op, err)
+	failure := s.classify(err)
+	failure.NoAnswer = sqldb.PoolInUse(s.db.Stats(), len(s.writing)+len(s.reading)+len(s.renewing))
+	return failure.Describe(ctx, op, err)
 }
 
 // classify returns what an error of the database means, and which file causes it.

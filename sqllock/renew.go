@@ -3,6 +3,7 @@ package sqllock
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -71,12 +72,12 @@ func (s *Store) downgradedOf(grants []driver.Grant, which []int, errs []error) (
 // renewExclusive returns the grants whose rows are locked; their errors say so.
 func (s *Store) renewExclusive(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) (locked []int) {
 	for pending := range slices.Chunk(which, renewChunk) { // grants whose outcome is not known
-		err := s.renewSoon(ctx, func() error {
-			err := s.renewRows(ctx, id, grants, pending, errs)
+		err := s.renewSoon(ctx, func(conn *sql.Conn) error {
+			err := s.renewRows(ctx, conn, id, grants, pending, errs)
 			if err == nil || s.dialect.renewers == 0 || !s.isRetryable(err) {
 				return err
 			}
-			stillLocked, rest, err := s.renewEach(ctx, grants, pending, errs)
+			stillLocked, rest, err := s.renewEach(ctx, conn, grants, pending, errs)
 			if pending = rest; err == nil {
 				locked = append(locked, stillLocked...)
 			}
@@ -93,9 +94,9 @@ func (s *Store) renewExclusive(ctx context.Context, id statement.ID, grants []dr
 
 // renewEach renews one grant at a time. It returns the grants whose rows are locked, and after an error
 // also the grants that it did not reach.
-func (s *Store) renewEach(ctx context.Context, grants []driver.Grant, which []int, errs []error) (locked, pending []int, err error) {
+func (s *Store) renewEach(ctx context.Context, conn *sql.Conn, grants []driver.Grant, which []int, errs []error) (locked, pending []int, err error) {
 	for n, i := range which {
-		err := s.renewRows(ctx, statement.RenewAtOnce, grants, []int{i}, errs)
+		err := s.renewRows(ctx, conn, statement.RenewAtOnce, grants, []int{i}, errs)
 		switch {
 		case err == nil:
 		case s.isRetryable(err):
@@ -110,7 +111,7 @@ func (s *Store) renewEach(ctx context.Context, grants []driver.Grant, which []in
 
 // renewRows renews some of the grants by one statement. Unless it fails, errs gets ErrNotHeld for each
 // that was not renewed, and nil for the others.
-func (s *Store) renewRows(ctx context.Context, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
+func (s *Store) renewRows(ctx context.Context, conn *sql.Conn, id statement.ID, grants []driver.Grant, which []int, errs []error) error {
 	rows := make([][4]any, len(which))
 	for n, i := range which {
 		g := &grants[i]
@@ -118,7 +119,7 @@ func (s *Store) renewRows(ctx context.Context, id statement.ID, grants []driver.
 	}
 	// In one order, so that deadlocks are rare. They are tried again.
 	slices.SortFunc(rows, func(a, b [4]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
-	renewed, err := s.run().Renew(ctx, id, sqldb.JSON(rows), len(rows))
+	renewed, err := s.runOn(conn).Renew(ctx, id, sqldb.JSON(rows), len(rows))
 	if err != nil {
 		return err
 	}
@@ -134,8 +135,8 @@ func (s *Store) renewRows(ctx context.Context, id statement.ID, grants []driver.
 // renewSoon runs a renewal. A holder must not wait for waiters, which may wait for a row that
 // another transaction keeps locked. So renewals have a connection to spare while all others
 // are in use.
-func (s *Store) renewSoon(ctx context.Context, renew func() error) error {
-	return s.withConn(ctx, s.writing, s.renewing, "renew", renew)
+func (s *Store) renewSoon(ctx context.Context, renew func(*sql.Conn) error) error {
+	return s.withConn(ctx, s.writing, s.renewing, "renew", func() error { return s.onReserve(ctx, renew) })
 }
 
 // shareChunk is how many names one transaction renews. On a server each takes a round trip, and the
@@ -189,8 +190,8 @@ func (r *shareRenewal) renewUnlocked(ctx context.Context) {
 	r.pending = nil
 	for chunk := range slices.Chunk(names, shareChunk) {
 		var skipped []string
-		err := s.renewSoon(ctx, func() error {
-			return s.inTx(ctx, func(run statement.Runner) (err error) {
+		err := s.renewSoon(ctx, func(conn *sql.Conn) error {
+			return s.inTxOn(ctx, conn, func(run statement.Runner) (err error) {
 				skipped, err = r.renewNames(ctx, run, chunk)
 				return err
 			})
@@ -210,8 +211,8 @@ func (r *shareRenewal) renewLocked(ctx context.Context) {
 	r.pending = nil
 	for _, name := range names {
 		var locked error
-		err := s.renewSoon(ctx, func() error {
-			err := s.inTx(ctx, func(run statement.Runner) error { return r.renewOne(ctx, run, name) })
+		err := s.renewSoon(ctx, func(conn *sql.Conn) error {
+			err := s.inTxOn(ctx, conn, func(run statement.Runner) error { return r.renewOne(ctx, run, name) })
 			if locked = nil; s.isRetryable(err) {
 				locked, err = s.explain(ctx, "renew", err), nil
 			}

@@ -14,6 +14,9 @@
 // one of the two connections polls for all waiters. In SQLite a store uses one connection to write
 // and up to eight to read.
 //
+// While it renews locks, a store keeps one connection of a pool that has a limit of four or more, so that
+// a program that uses all others loses no lock. With a smaller pool a renewal waits like any other call.
+//
 // Only the clock of the database counts. With SQLite that is the wall clock of the machine: a
 // step forward ends locks early, which the fencing token survives; a step back ends them late.
 //
@@ -74,6 +77,7 @@ type Store struct {
 	writing    chan struct{}         // holds an element for each writer
 	reading    chan struct{}         // holds an element for each reader
 	renewing   chan struct{}         // holds an element for each renewal that is not a writer
+	reserve    reserve               // the connection for renewals
 	batches    batch.Queue           // jobs that wait to write
 	refused    set.Set[string]       // names whose last attempt was refused
 	downgraded set.Set[driver.Owner] // whose exclusive locks became shared ones, until they release them
@@ -112,6 +116,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 		waiters: waiters{unpublishNow: make(chan struct{}, 1),
 			PollGroup: sqldb.NewPollGroup(func(name string, _ *waiter) any { return name })},
 	}
+	s.reserve = newReserve()
 	s.refused.Max, s.batches.BlockedNames.Max = maxHints, maxHints
 	s.batches.Writing, s.batches.Alone, s.batches.Batch = s.writing, s.runAlone, s.runBatch
 	if dialect.blockedLimit < busyLimit {
@@ -130,7 +135,7 @@ func newStore(ctx context.Context, db *sql.DB, opts *Options, path string) (*Sto
 			if err := s.prepare(ctx); !missing(err) {
 				return err
 			}
-			return s.inUnguardedTx(ctx, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
+			return s.inUnguardedTx(ctx, nil, func(run statement.Runner) error { return run.CreateTables(ctx, s.facts, s.tables) })
 		})
 		if err == nil {
 			err = s.open(ctx)
@@ -219,6 +224,7 @@ func (s *Store) Close() (err error) {
 	for _, limit := range []chan struct{}{s.writing, s.reading, s.renewing} {
 		drain(ctx, limit)
 	}
+	s.reserve.close(ctx)
 	if failed, _ := detach.Call(ctx, detach.Go, s.statements.Close); failed != nil {
 		err = errors.Join(err, fmt.Errorf("close: %w", failed))
 	}

@@ -4,6 +4,7 @@ package sqldb
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,6 +108,20 @@ type Failure struct {
 	Number  bool   // a token is missing, or too large to rise
 	Meaning string // for people, where the driver's text says too little; may be empty
 	Kind    error  // of the contract; nil is driver.ErrUnreachable
+
+	NoAnswer string // why there may have been no answer; empty if it is the database's fault
+}
+
+// PoolInUse says that a pool has no free connection. It returns "" if it has one. calls is how many calls
+// of the store may have one.
+func PoolInUse(pool sql.DBStats, calls int) string {
+	switch {
+	case pool.MaxOpenConnections == 0 || pool.InUse < pool.MaxOpenConnections:
+		return ""
+	case pool.InUse <= calls:
+		return fmt.Sprintf("the database gave no answer, or the pool no connection: %d of %d are in use", pool.InUse, pool.MaxOpenConnections)
+	}
+	return fmt.Sprintf("the program's pool has no free connection: %d of %d are in use", pool.InUse, pool.MaxOpenConnections)
 }
 
 // Describe turns the error of a statement into one of the contract.
@@ -115,10 +130,10 @@ func (f Failure) Describe(ctx context.Context, op string, err error) error {
 	if cause := deadline.Passed(ctx); cause != nil && f.Kind == nil {
 		switch {
 		case f.Retry && meaning != "": // the time went by with attempts
-		case errors.Is(ctx.Err(), context.Canceled) || errors.Is(cause, driver.ErrUnreachable):
+		case errors.Is(ctx.Err(), context.Canceled), errors.Is(cause, driver.ErrUnreachable) && f.NoAnswer == "":
 			return fmt.Errorf("%s: %w", op, cause)
 		default:
-			meaning = "the database gave no answer"
+			meaning = cmp.Or(f.NoAnswer, "the database gave no answer")
 		}
 		err = cause
 	}

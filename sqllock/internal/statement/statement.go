@@ -219,8 +219,13 @@ func (s *Set) On(db sqldb.Queryer) Runner { return Runner{s, db} }
 
 // prepared returns the statement for this runner; nil if it is not prepared.
 func (r Runner) prepared(ctx context.Context, q *query) *sql.Stmt {
-	if tx, ok := r.on.(*sql.Tx); ok && q.stmt != nil {
-		return tx.StmtContext(ctx, q.stmt)
+	switch on := r.on.(type) {
+	case *sql.Tx:
+		if q.stmt != nil {
+			return on.StmtContext(ctx, q.stmt)
+		}
+	case *sql.Conn: // a statement chooses its connection itself
+		return nil
 	}
 	return q.stmt
 }
