@@ -72,11 +72,7 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 	case s.closed:
 		return nil, false, nil, driver.ErrClosed
 	case h == nil:
-		h = &heldLock{name: req.Name, owner: req.Owner, span: max(1, req.Span), ttl: req.TTL, holder: req.Holder, lost: req.Lost,
-			shared: req.Mode.Shared}
-		if s.scheme == Session {
-			h.span = s.dialect.numberSpan
-		}
+		h = &heldLock{name: req.Name, owner: req.Owner, ttl: req.TTL, holder: req.Holder, lost: req.Lost, shared: req.Mode.Shared}
 		s.locks[req.Name] = slices.Insert(s.locks[req.Name], 0, h)
 		return h, true, nil, nil
 	case h.phase != held:
@@ -85,7 +81,7 @@ func (s *Store) register(req driver.Request) (h *heldLock, fresh bool, changed <
 		s.expireLocked(h)
 		return nil, false, h.changedLocked(), nil
 	case h.owner != req.Owner:
-		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token + h.span - 1, Mode: driver.Mode{Shared: h.shared},
+		return nil, false, nil, &driver.HeldError{Name: h.name, Token: h.token, Mode: driver.Mode{Shared: h.shared},
 			Holder: h.holder, Remaining: h.deadline.Sub(now)}
 	}
 	return h, false, nil, nil

@@ -62,9 +62,9 @@ type dialect struct {
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
 	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
 
-	// numberSpan is how many tokens of Session a number has that the server counts. They
-	// are the number times numberSpan and those that follow.
-	numberSpan uint64
+	// tokenStep is the distance of the tokens that two successive numbers of the server stand for with
+	// Session. Stores of older versions hand over with the tokens in between.
+	tokenStep uint64
 	// startTokens returns what is to be added to the numbers that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens    func(context.Context, *Store, *sql.Conn) (shift uint64, err error)

@@ -55,7 +55,7 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 	refused := errors.Is(err, driver.ErrHeld) || errors.Is(err, errRowLocked)
 	switch {
 	case err == nil:
-		if !s.hold(h, token-h.span+1) { // it ends with the session
+		if !s.hold(h, token) { // it ends with the session
 			err = errConnGone
 		}
 		return err
@@ -71,7 +71,7 @@ func (s *Store) acquireRow(ctx context.Context, h *heldLock) error {
 	return err
 }
 
-// tryRow makes the attempt, and returns the last token of the span. It commits the token before
+// tryRow makes the attempt, and returns the token. It commits the token before
 // it locks the row: the token must outlive a crash of the server, as what the lock guards does.
 func (s *Store) tryRow(ctx context.Context, c *conn, h *heldLock) (uint64, error) {
 	if err := sqldb.ExecAll(ctx, c.raw, s.server.settings...); err != nil {

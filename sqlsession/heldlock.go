@@ -24,12 +24,11 @@ type heldLock struct {
 	name  string
 	owner driver.Owner
 	key   lockKey
-	span  uint64 // how many tokens it has
 
 	// Under the store's mutex:
 	phase    phase
 	shared   bool   // changes only while a caller uses its conn
-	token    uint64 // the first one; zero until it is held
+	token    uint64 // zero until it is held
 	conn     *conn  // that the server was asked on; nil before
 	ttl      time.Duration
 	deadline time.Time // when the store releases it by itself
@@ -41,8 +40,10 @@ type heldLock struct {
 	outcome  error         // of its release, once it has ended
 }
 
+// grant has a single token: a caller that took the lock over from another one of its process, without asking
+// the server, might get it over a connection that is dead, after another process got it.
 func (h *heldLock) grant() driver.Grant {
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: h.span, TTL: h.ttl}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: 1, TTL: h.ttl}
 }
 
 func (h *heldLock) changedLocked() <-chan struct{} {

@@ -39,7 +39,7 @@ var mysqlDialect = dialect{
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	// A number has 56 bits, which leave 7 in a signed integer of 64 bits.
-	numberSpan:     1 << 7,
+	tokenStep:      1 << 7,
 	startTokens:    startMySQLTokens,
 	setFingerprint: setMySQLFingerprint,
 	raiseToken:     raiseMySQLToken,
@@ -136,8 +136,8 @@ func raiseMySQLToken(ctx context.Context, s *Store, c *conn, h *heldLock) (uint6
 	if err := c.raw.QueryRowContext(ctx, find+` FOR UPDATE NOWAIT`).Scan(&last); err != nil {
 		return 0, mysqlLocked(err)
 	}
-	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + %d), used = %s, holder = x'%x' WHERE k = '%s'`,
-		s.server.noWait, s.tables.Bound, h.span, s.facts.Now, h.holder.Encode(), h.key.row))
+	raised, err := c.raw.ExecContext(ctx, fmt.Sprintf(`%sUPDATE %s SET token = LAST_INSERT_ID(token + 1), used = %s, holder = x'%x' WHERE k = '%s'`,
+		s.server.noWait, s.tables.Bound, s.facts.Now, h.holder.Encode(), h.key.row))
 	if err != nil {
 		return 0, mysqlLocked(err)
 	}

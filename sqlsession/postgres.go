@@ -37,7 +37,7 @@ var postgresDialect = dialect{
 	placeOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[8:])) },
 	examine:        examinePostgres,
 	diagnose:       diagnosePostgres,
-	numberSpan:     span.Size,
+	tokenStep:      span.Size,
 	startTokens:    startPostgresTokens,
 	setFingerprint: setPostgresFingerprint,
 	raiseToken:     raisePostgresToken,
@@ -147,9 +147,9 @@ func postgresLocked(err error) error {
 // raisePostgresToken implements dialect.raiseToken.
 func raisePostgresToken(ctx context.Context, s *Store, c *conn, h *heldLock) (token uint64, err error) {
 	err = c.raw.QueryRowContext(ctx, `WITH free AS MATERIALIZED (SELECT k FROM `+s.tables.Bound+` WHERE k = $1`+postgresNoWait+`)
-UPDATE `+s.tables.Bound+` AS row SET token = row.token + $3, used = `+s.facts.Now+`, holder = $2 FROM free WHERE row.k = free.k
+UPDATE `+s.tables.Bound+` AS row SET token = row.token + 1, used = `+s.facts.Now+`, holder = $2 FROM free WHERE row.k = free.k
 RETURNING row.token, pg_backend_pid()::text, `+postgresFingerprint,
-		h.key.row, []byte(h.holder.Encode()), int64(h.span)).Scan(&token, &c.id, &c.fingerprint)
+		h.key.row, []byte(h.holder.Encode())).Scan(&token, &c.id, &c.fingerprint)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return token, postgresLocked(err)
 	}

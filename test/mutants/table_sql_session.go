@@ -9,18 +9,11 @@ func init() {
 		test: "test/stores/sqlsession TestConformance/mariadb/session/never-shortens",
 	})
 	add(mutant{
-		rule: "every grant of a connection is above all tokens of the one before",
-		file: "sqlsession/session.go",
-		old:  `s.hold(h, number*h.span)`,
-		new:  `s.hold(h, number)`,
-		test: "test/stores/sqlsession TestConformance/postgres/session/span-after-release",
-	})
-	add(mutant{
-		rule: "every grant of a row that is locked is above all tokens of the one before",
-		file: "sqlsession/forupdate.go",
-		old:  `s.hold(h, token-h.span+1)`,
-		new:  `s.hold(h, token)`,
-		test: "test/stores/sqlsession TestConformance/mariadb/forupdate/span-after-expiry",
+		rule: "a lock of a connection is not handed over without asking the server",
+		file: "sqlsession/heldlock.go",
+		old:  `Token: h.token, Span: 1, TTL`,
+		new:  `Token: h.token, Span: 64, TTL`,
+		test: "test/stores/sqlsession TestNoHandOverOfALostLock/mariadb/session",
 	})
 	add(mutant{
 		rule: "no token is drawn in the second in which MariaDB was started",
