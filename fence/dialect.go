@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ type syntax struct {
 	quote       string             // around names
 	placeholder func(n int) string // of the n-th argument
 	lock        string             // makes a query read the latest row, and keep it
+	holdsTokens func(databaseType string) bool
 }
 
 func question(int) string { return "?" }
@@ -31,9 +33,20 @@ func dollar(n int) string { return fmt.Sprintf("$%d", n) }
 // SQLite needs no lock, because it has a single writer. Its names are in backticks, because it
 // takes a double-quoted word for a text if there is no such column.
 var syntaxes = map[Dialect]syntax{
-	SQLite:     {quote: "`", placeholder: question},
-	MySQL:      {quote: "`", placeholder: question, lock: " FOR UPDATE"},
-	PostgreSQL: {quote: `"`, placeholder: dollar, lock: " FOR UPDATE"},
+	SQLite:     {quote: "`", placeholder: question, holdsTokens: isSQLiteInteger},
+	MySQL:      {quote: "`", placeholder: question, lock: " FOR UPDATE", holdsTokens: isBigint},
+	PostgreSQL: {quote: `"`, placeholder: dollar, lock: " FOR UPDATE", holdsTokens: isBigint},
+}
+
+// isBigint knows the names that the drivers of MySQL and PostgreSQL have for an integer of 64 bits.
+func isBigint(databaseType string) bool {
+	return slices.Contains([]string{"BIGINT", "UNSIGNED BIGINT", "INT8"}, databaseType)
+}
+
+// isSQLiteInteger follows SQLite, which keeps integers as they are in columns whose type has INT in its
+// name, and in those without a type.
+func isSQLiteInteger(declared string) bool {
+	return declared == "" || strings.Contains(declared, "INT")
 }
 
 // guard writes the statements.
@@ -51,8 +64,9 @@ func (d Dialect) guard(row Row) (*Guard, error) {
 	return &Guard{
 		advance: fmt.Sprintf("UPDATE %s SET %s = %s WHERE %s = %s AND coalesce(%s, 0) <= %s",
 			table, column, s.placeholder(1), key, s.placeholder(2), column, s.placeholder(3)),
-		look: fmt.Sprintf("SELECT coalesce(%s, 0) FROM %s WHERE %s = %s%s",
+		look: fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s%s",
 			column, table, key, s.placeholder(1), s.lock),
+		holdsTokens: s.holdsTokens,
 	}, nil
 }
 

@@ -40,7 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
+	"strings"
 	"sync/atomic"
 )
 
@@ -78,17 +78,19 @@ type Row struct {
 	// Key is the column that identifies a row: the primary key, or another column without
 	// duplicates. Advance notices a duplicate only when it writes to both rows.
 	Key string
-	// Column remembers the largest token: an integer of 64 bits. If the column kept another
-	// number than was written, Advance returns an error. NULL counts as 0, which is no token.
-	// Default "fence".
+	// Column remembers the largest token: an integer of 64 bits, which is BIGINT, or in SQLite any type
+	// with INT in its name. Advance refuses a column of another type. NULL counts as 0, which is no
+	// token. Default "fence".
 	Column string
 }
 
 // Guard guards the rows of one table in one database. It is safe for concurrent use.
 type Guard struct {
-	advance string       // token, key, token
-	look    string       // key -> the largest token
-	kept    atomic.Int32 // the bits of the longest token that the column is known to keep
+	advance string // token, key, token
+	look    string // key -> the largest token or NULL
+
+	holdsTokens func(databaseType string) bool
+	checked     atomic.Bool // the column holds tokens
 }
 
 // New returns the guard of a table. Names consist of letters, digits and
@@ -113,11 +115,11 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 		return fmt.Errorf("%d is not a token", token)
 	}
 	moved, err := g.move(ctx, tx, key, token)
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.check(ctx, tx, key)
 	}
-	if moved {
-		return g.verify(ctx, tx, key, token)
+	if err != nil || moved {
+		return err
 	}
 	// Either the row has a larger token, or it had the same token before and the database,
 	// as MySQL, does not count it. Reading the row tells which.
@@ -134,40 +136,44 @@ func (g *Guard) Advance(ctx context.Context, tx *sql.Tx, key any, token uint64) 
 	if moved, err = g.move(ctx, tx, key, token); err == nil && !moved {
 		err = fmt.Errorf("the row with token %d cannot be moved to %d", seen, token)
 	}
-	if err != nil {
-		return err
-	}
-	return g.verify(ctx, tx, key, token)
+	return err
 }
 
 // read returns the token of the row.
-func (g *Guard) read(ctx context.Context, tx *sql.Tx, key any) (seen int64, err error) {
+func (g *Guard) read(ctx context.Context, tx *sql.Tx, key any) (int64, error) {
+	var seen sql.NullInt64
 	switch err := tx.QueryRowContext(ctx, g.look, key).Scan(&seen); {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, ErrNoRow
 	case err != nil:
 		return 0, fmt.Errorf("read the token: %w", err)
 	}
-	return seen, nil
+	return seen.Int64, nil
 }
 
-// verify reads the token that was written. A column that is no integer of 64 bits may
-// keep another number without an error, and then lets stale tokens pass. It reads again
-// only when tokens have become longer.
-func (g *Guard) verify(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
-	length := int32(bits.Len64(token))
-	known := g.kept.Load()
-	if length <= known {
+// check returns an error unless the column holds every token. Another type may keep another number without an
+// error, and then lets stale tokens pass.
+// It comes after the first write of the transaction: see the rules.
+func (g *Guard) check(ctx context.Context, tx *sql.Tx, key any) error {
+	if g.checked.Load() {
 		return nil
 	}
-	seen, err := g.read(ctx, tx, key)
+	rows, err := tx.QueryContext(ctx, g.look, key)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the type of the column: %w", err)
 	}
-	if seen != int64(token) {
-		return fmt.Errorf("the column kept %d instead of the token %d: it must be an integer of 64 bits", seen, token)
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err == nil {
+		if name := types[0].DatabaseTypeName(); !g.holdsTokens(strings.ToUpper(name)) {
+			return fmt.Errorf("the column %q is %s: it must be an integer of 64 bits, BIGINT or in SQLite INTEGER", types[0].Name(), cmp.Or(name, "of an unknown type"))
+		}
+		err = rows.Close()
 	}
-	g.kept.CompareAndSwap(known, length) // if another call was faster, the next one reads again
+	if err != nil {
+		return fmt.Errorf("read the type of the column: %w", err)
+	}
+	g.checked.Store(true)
 	return nil
 }
 

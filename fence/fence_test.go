@@ -14,17 +14,17 @@ func TestStatements(t *testing.T) {
 		{
 			Row{Dialect: SQLite, Table: "orders", Key: "id"},
 			"UPDATE `orders` SET `fence` = ? WHERE `id` = ? AND coalesce(`fence`, 0) <= ?",
-			"SELECT coalesce(`fence`, 0) FROM `orders` WHERE `id` = ?",
+			"SELECT `fence` FROM `orders` WHERE `id` = ?",
 		},
 		{
 			Row{Dialect: MySQL, Table: "shop.order", Key: "key", Column: "token"},
 			"UPDATE `shop`.`order` SET `token` = ? WHERE `key` = ? AND coalesce(`token`, 0) <= ?",
-			"SELECT coalesce(`token`, 0) FROM `shop`.`order` WHERE `key` = ? FOR UPDATE",
+			"SELECT `token` FROM `shop`.`order` WHERE `key` = ? FOR UPDATE",
 		},
 		{
 			Row{Dialect: PostgreSQL, Table: "shop.order", Key: "key"},
 			`UPDATE "shop"."order" SET "fence" = $1 WHERE "key" = $2 AND coalesce("fence", 0) <= $3`,
-			`SELECT coalesce("fence", 0) FROM "shop"."order" WHERE "key" = $1 FOR UPDATE`,
+			`SELECT "fence" FROM "shop"."order" WHERE "key" = $1 FOR UPDATE`,
 		},
 	} {
 		guard, err := New(c.row)

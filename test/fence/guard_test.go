@@ -160,7 +160,7 @@ func TestRowInsertedInBetween(t *testing.T) {
 	p := proxy.Run(t, server.Addr())
 	through := openPostgres(t, strings.Replace(server.URL(), server.Addr(), p.Addr(), 1))
 	inserted := p.OnRequest(
-		func(request []byte) bool { return strings.Contains(string(request), "SELECT coalesce") },
+		func(request []byte) bool { return strings.Contains(string(request), `SELECT "fence"`) },
 		func(*proxy.Conn) {
 			if _, err := direct.ExecContext(t.Context(), "INSERT INTO orders (id, state, fence) VALUES (42, 'new', 3)"); err != nil {
 				t.Error(err)

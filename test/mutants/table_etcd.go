@@ -264,16 +264,9 @@ func init() {
 	add(mutant{
 		rule: "a column that does not keep the token is an error",
 		file: "fence/fence.go",
-		old:  `if seen != int64(token) {`,
-		new:  `if seen < 0 {`,
-		test: "test/fence TestNarrowColumnIsRefused",
-	})
-	add(mutant{
-		rule: "a longer token is verified again",
-		file: "fence/fence.go",
-		old:  `if length <= known {`,
-		new:  `if known > 0 {`,
-		test: "test/fence TestNarrowColumnIsRefused",
+		old:  `if name := types[0].DatabaseTypeName(); !g.holdsTokens(`,
+		new:  `if name := types[0].DatabaseTypeName(); name == "INT" && !g.holdsTokens(`,
+		test: "test/fence TestColumnThatHoldsNoTokensIsRefused",
 	})
 	add(mutant{
 		rule: "a row that was inserted in between remembers the token",
