@@ -198,10 +198,11 @@ func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 // mysqlEngine finds engines in which a failed statement is not undone and a crash loses data.
 func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
 	var other []string
-	const engines = `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?)`
+	const text = `SELECT table_name, COALESCE(engine, 'none') FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN ('{locks}', '{queue}', '{meta}')`
+	engines := s.tables.Expand("", text)
 	query := func() (*sql.Rows, error) {
-		return s.db.QueryContext(ctx, engines, s.tables.Locks, s.tables.Queue, s.tables.Meta)
+		return s.db.QueryContext(ctx, engines)
 	}
 	err := sqldb.Each(query, func(scan func(...any) error) error {
 		var table, engine string
@@ -234,7 +235,7 @@ func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
 }
 
 func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
-	if err := checkColumns(ctx, s.db, s.tables); err != nil {
+	if err := checkColumns(ctx, s.db, s.tables, "key"); err != nil {
 		return s.problem("tables", err)
 	}
 	return checkTables(ctx, s)

@@ -56,7 +56,8 @@ type dialect struct {
 	writers           int            // how many write at once
 	readers           int            // how many read at once; zero: readers are counted as writers
 	renewers          int            // how many renew beside the writers; zero where a writer locks the whole database
-	prepares          bool           // the store prepares statements, and so learns whether the tables exist
+	prepares          []statement.ID // which statements the store prepares
+	preparesAll       bool           // it prepares all
 	acquireInserts    bool           // statement.Acquire also inserts a row that is missing
 	prefersTx         bool           // several statements of one writer cost less in a transaction
 	oneMachine        bool           // driver.Traits.OneMachine
@@ -94,11 +95,11 @@ const (
 var dialects = map[Dialect]*dialect{
 	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
 	SQLite: {
-		writers: 1, readers: 8, prepares: true, acquireInserts: true, prefersTx: true, oneMachine: true,
+		writers: 1, readers: 8, preparesAll: true, acquireInserts: true, prefersTx: true, oneMachine: true,
 		blockedLimit: busyLimit, follow: followSQLite, checks: sqliteChecks,
 	},
 	MySQL: {
-		writers: serverConns, renewers: spareConns, prepares: true, endIgnoresContext: true, reaction: 2 * time.Millisecond,
+		writers: serverConns, renewers: spareConns, prepares: []statement.ID{statement.Acquire, statement.Release}, endIgnoresContext: true, reaction: 2 * time.Millisecond,
 		blockedLimit: serverBlockedLimit, limitIdle: mysqlLockWait, unlimitIdle: mysqlOldLockWait, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
 		checks: mysqlChecks, waiting: mysqlWaiting,
@@ -167,7 +168,7 @@ func (s *Store) checkFile(ctx context.Context) error {
 	return nil
 }
 
-func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
+func checkMySQL(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 	var safeUpdates bool
 	err := sqldb.CheckMySQL(ctx, db)
 	if err == nil {
@@ -176,7 +177,10 @@ func checkMySQL(ctx context.Context, db *sql.DB, _ *sqldb.Tables) error {
 	if err == nil && safeUpdates {
 		err = fmt.Errorf("%w: sql_safe_updates is on, so that no lock could be renewed; leave it off for the connections of the store", driver.ErrMisconfigured)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return checkColumns(ctx, db, t, "`key`")
 }
 
 func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
@@ -193,13 +197,13 @@ func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 	if err != nil {
 		return err
 	}
-	return checkColumns(ctx, db, t)
+	return checkColumns(ctx, db, t, "key")
 }
 
-// checkColumns fails if a table or a column is missing.
-func checkColumns(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
-	const columns = `SELECT count(*) FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
-(SELECT seq, name, owner, fair, expires FROM {queue} WHERE false) AS q, (SELECT key, value FROM {meta} WHERE false) AS m`
+// checkColumns fails if a table or a column is missing. One of them has a keyword for a name.
+func checkColumns(ctx context.Context, db *sql.DB, t *sqldb.Tables, key string) error {
+	columns := `SELECT count(*) FROM (SELECT name, token, owner, since, expires, holder FROM {locks} WHERE false) AS l,
+(SELECT seq, name, owner, fair, expires FROM {queue} WHERE false) AS q, (SELECT ` + key + `, value FROM {meta} WHERE false) AS m`
 	var none int
 	return db.QueryRowContext(ctx, t.Expand("", columns)).Scan(&none)
 }

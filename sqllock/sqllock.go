@@ -168,8 +168,8 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if s.dialect.check != nil {
 		err = s.dialect.check(ctx, s.db, s.tables)
 	}
-	if err == nil && s.dialect.prepares {
-		err = s.statements.Prepare(ctx, s.db)
+	if err == nil && (s.dialect.preparesAll || s.dialect.prepares != nil) {
+		err = s.statements.Prepare(ctx, s.db, s.dialect.prepares...)
 	}
 	if err == nil {
 		_, err = s.run().ReadFloor(ctx)

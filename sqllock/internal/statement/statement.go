@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -154,6 +155,7 @@ func NewSet(facts *sqldb.Facts, tables *sqldb.Tables) *Set {
 	set := &Set{}
 	for id, text := range ofDialect[facts.Dialect].texts() {
 		set[id].Query = facts.Bind(tables.Expand(facts.Now, text))
+		set[id].literals = facts.Dialect == sqldb.MySQL
 	}
 	return set
 }
@@ -180,20 +182,36 @@ func Schema(facts *sqldb.Facts, tables *sqldb.Tables) (expanded []string) {
 // query is a statement in the form in which it is run.
 type query struct {
 	sqldb.Query
-	stmt *sql.Stmt // nil where the driver prepares it, or nothing does
+	stmt     *sql.Stmt // nil where the driver prepares it, or nothing does
+	literals bool      // if it is not prepared, its arguments are part of the text
 }
 
-// Prepare prepares all statements.
-func (s *Set) Prepare(ctx context.Context, db *sql.DB) (err error) {
+// bind returns what to run if the statement is not prepared.
+func (q *query) bind(args []any) (text string, rest []any) {
+	if q.literals {
+		return q.WithLiterals(args...), nil
+	}
+	return q.Text, q.Arrange(args...)
+}
+
+// Prepare prepares statements, or all that the dialect has. If the server admits no more of them, that is
+// no error.
+func (s *Set) Prepare(ctx context.Context, db *sql.DB, ids ...ID) (err error) {
 	for id := range s {
-		if q := &s[id]; q.Text != "" && q.stmt == nil {
-			if q.stmt, err = db.PrepareContext(ctx, q.Text); err != nil {
+		if q := &s[id]; q.Text != "" && q.stmt == nil && (ids == nil || slices.Contains(ids, ID(id))) {
+			if q.stmt, err = db.PrepareContext(ctx, q.Text); isTooMany(err) {
+				q.stmt = nil
+			} else if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+// isTooMany reports whether MySQL refused to prepare a statement because of max_prepared_stmt_count, which
+// is for all clients together.
+func isTooMany(err error) bool { return sqldb.MySQLNumber(err) == 1461 }
 
 // Close closes what was prepared.
 func (s *Set) Close() error {
@@ -239,9 +257,12 @@ func (r Runner) CreateTables(ctx context.Context, facts *sqldb.Facts, tables *sq
 func (r Runner) Exec(ctx context.Context, id ID, args ...any) (sql.Result, error) {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {
-		return stmt.ExecContext(ctx, q.Arrange(args...)...)
+		if result, err := stmt.ExecContext(ctx, q.Arrange(args...)...); err == nil || !isTooMany(err) { // on this connection
+			return result, err
+		}
 	}
-	return r.on.ExecContext(ctx, q.Text, q.Arrange(args...)...)
+	text, args := q.bind(args)
+	return r.on.ExecContext(ctx, text, args...)
 }
 
 // Begin comes before all other statements of a transaction.
@@ -269,7 +290,8 @@ func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 	if stmt := r.prepared(ctx, q); stmt != nil {
 		return stmt.QueryRowContext(ctx, q.Arrange(args...)...).Scan(dest...)
 	}
-	return r.on.QueryRowContext(ctx, q.Text, q.Arrange(args...)...).Scan(dest...)
+	text, args := q.bind(args)
+	return r.on.QueryRowContext(ctx, text, args...).Scan(dest...)
 }
 
 // Each calls fn for each row that a statement returns.
@@ -279,7 +301,8 @@ func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(.
 		if stmt := r.prepared(ctx, q); stmt != nil {
 			return stmt.QueryContext(ctx, q.Arrange(args...)...)
 		}
-		return r.on.QueryContext(ctx, q.Text, q.Arrange(args...)...)
+		text, args := q.bind(args)
+		return r.on.QueryContext(ctx, text, args...)
 	}
 	return sqldb.Each(query, fn)
 }

@@ -238,3 +238,33 @@ func TestCommandOnStoppedServer(t *testing.T) {
 		}
 	})
 }
+
+// TestWithoutPreparedStatements: a store works on a server that admits no prepared statement, because other
+// clients have all of them.
+func TestWithoutPreparedStatements(t *testing.T) {
+	only(t, mariadb, func(t *testing.T) {
+		s := mariadb.on(t, servers.Run(t, mariadb.kind, "--max-prepared-stmt-count=0"))
+		for range 2 {
+			store := s.open(t)
+			grants := acquire(t, store, "x")
+			more, err := store.AcquireAll(within(t), []driver.Request{request("y"), request("z")})
+			check(t, err)
+			reader, err := store.Acquire(within(t), requestIn(shared, "shared"))
+			check(t, err)
+			mustBeHeld(t, store, fairRequest("x"))
+			grants = append(append(grants, more...), reader)
+			if errs := store.Renew(within(t), grants); errs != nil {
+				t.Errorf("Renew: %v", errs)
+			}
+			for info, err := range store.List(within(t), "") {
+				if err != nil || info.Holder.Host != "here" {
+					t.Errorf("List: %+v, %v", info, err)
+				}
+			}
+			if findings, err := store.Diagnose(within(t)); err != nil {
+				t.Errorf("Diagnose: %v, %v", findings, err)
+			}
+			release(t, store, grants...)
+		}
+	})
+}
