@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock/internal/notify"
+	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
 // Diagnose implements driver.Diagnoser.
@@ -222,7 +223,7 @@ func mysqlWaiting(context.Context, *Store) driver.Finding {
 	return finding.OK("waiting", "One connection polls for all waiters, every %s.", pollInterval())
 }
 
-var postgresChecks = []check{postgresServer, postgresTables, checkRights, onDB(durability.Postgres), onDB(durability.PostgresReplicas), checkClock}
+var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), checkClock}
 
 func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	var version string
@@ -239,6 +240,15 @@ func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
 		return s.problem("tables", err)
 	}
 	return checkTables(ctx, s)
+}
+
+// postgresTransactions begins one, which PgBouncer may not allow.
+func postgresTransactions(ctx context.Context, s *Store) (driver.Finding, error) {
+	const name = "transactions"
+	if err := s.inTx(ctx, func(statement.Runner) error { return nil }); err != nil {
+		return s.problem(name, err)
+	}
+	return finding.OK(name, "The store can use transactions."), nil
 }
 
 // postgresWaiting listens as the poller does.

@@ -184,13 +184,17 @@ func checkMySQL(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
 }
 
 func checkPostgres(ctx context.Context, db *sql.DB, t *sqldb.Tables) error {
-	if err := sqldb.CheckPostgres(ctx, db); err != nil {
+	err := sqldb.CheckPq(ctx, db)
+	if err == nil {
+		err = sqldb.CheckPostgres(ctx, db)
+	}
+	if err != nil {
 		return err
 	}
 	// The server translates names from the client's encoding. To two programs with different ones a
 	// name that is not ASCII would be two rows.
 	var client, server string
-	err := db.QueryRowContext(ctx, `SELECT pg_client_encoding(), current_setting('server_encoding')`).Scan(&client, &server)
+	err = db.QueryRowContext(ctx, `SELECT pg_client_encoding(), current_setting('server_encoding')`).Scan(&client, &server)
 	if err == nil && client != "UTF8" && server != "SQL_ASCII" {
 		err = fmt.Errorf("%w: client_encoding is %s; set it to UTF8 for the connections of the store", driver.ErrMisconfigured, client)
 	}

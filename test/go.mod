@@ -23,6 +23,8 @@ require (
 
 require golang.org/x/mod v0.42.0
 
+require github.com/lib/pq v1.12.3
+
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c

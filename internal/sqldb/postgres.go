@@ -11,7 +11,7 @@ import (
 
 var postgresFacts = Facts{
 	Dialect: Postgres, Now: postgresNow, Bind: dollars, Answered: postgresAnswered,
-	Classify: func(err error) Failure { return postgresFailures[SQLState(err)] },
+	Classify: classifyPostgres,
 }
 
 // postgresNow is the database's clock when the statement began. So a statement that had to
@@ -47,6 +47,14 @@ var postgresFailures = map[string]Failure{
 	"53100": {Meaning: "the disk is full", Kind: driver.ErrMisconfigured},
 	"26000": {Meaning: "a prepared statement is gone: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
 	"42P05": {Meaning: "a prepared statement is there already: behind PgBouncer in transaction mode, tell the driver not to prepare (pgx: default_query_exec_mode=exec)"},
+}
+
+func classifyPostgres(err error) Failure {
+	state := SQLState(err)
+	if state == "08P01" && strings.Contains(err.Error(), "statement pooling") {
+		return Failure{Meaning: "PgBouncer has pool_mode=statement and allows no transactions: set pool_mode=transaction", Kind: driver.ErrMisconfigured}
+	}
+	return postgresFailures[state]
 }
 
 // CheckPostgres returns an error if the server cannot be written to.
