@@ -21,7 +21,7 @@ func idleStore(t *testing.T) *Store {
 	s := &Store{facts: facts, dialect: dialects[Postgres], tables: tables, statements: statement.NewSet(facts, tables),
 		closing: make(chan struct{}), writing: make(chan struct{}, serverConns), renewing: make(chan struct{}, spareConns)}
 	s.waiters.PollGroup = sqldb.NewPollGroup(func(name string, _ *waiter) any { return name })
-	s.reading = s.writing
+	s.reading, s.reserve = s.writing, newReserve()
 	s.batches.Writing, s.batches.Alone, s.batches.Batch = s.writing, s.runAlone, s.runBatch
 	s.attempts = attempts.New(s.undo)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

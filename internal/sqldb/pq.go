@@ -14,7 +14,7 @@ import (
 // between the two: then the arguments meet the statement of that client. This module must not import lib/pq, which
 // shows neither its options nor the process that it has connected to: hence reflection.
 func CheckPq(ctx context.Context, db *sql.DB) error {
-	if of := reflect.TypeOf(db.Driver()); of.Kind() != reflect.Pointer || of.Elem().PkgPath() != "github.com/lib/pq" {
+	if of := reflect.TypeOf(db.Driver()); of == nil || of.Kind() != reflect.Pointer || of.Elem().PkgPath() != "github.com/lib/pq" {
 		return nil
 	}
 	conn, err := db.Conn(ctx)

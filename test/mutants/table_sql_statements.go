@@ -158,8 +158,8 @@ func init() {
 	add(mutant{
 		rule: "renewals have a connection to spare while writers wait",
 		file: "sqllock/renew.go",
-		old:  `s.withConn(ctx, s.writing, s.renewing, "renew", renew)`,
-		new:  `s.withConn(ctx, s.writing, nil, "renew", renew)`,
+		old:  `s.withConn(ctx, s.writing, s.renewing, "renew", func()`,
+		new:  `s.withConn(ctx, s.writing, nil, "renew", func()`,
 		test: "test/stores/sqlservers TestRenewalsComeThrough/mariadb",
 	})
 	add(mutant{
@@ -258,7 +258,7 @@ func init() {
 	add(mutant{
 		rule: "a row that is locked costs no other lock its renewal",
 		file: "sqllock/renew.go",
-		old:  `stillLocked, rest, err := s.renewEach(ctx, grants, pending, errs)`,
+		old:  `stillLocked, rest, err := s.renewEach(ctx, conn, grants, pending, errs)`,
 		new:  `stillLocked, rest, err := pending, pending[:0], error(nil)`,
 		test: "test/stores/sqlservers TestRenewalsBesideALockedRow/mariadb",
 	})

@@ -194,8 +194,7 @@ func (q *query) bind(args []any) (text string, rest []any) {
 	return q.Text, q.Arrange(args...)
 }
 
-// Prepare prepares statements, or all that the dialect has. If the server admits no more of them, that is
-// no error.
+// Prepare prepares statements, or all. If the server admits no more of them, that is no error.
 func (s *Set) Prepare(ctx context.Context, db *sql.DB, ids ...ID) (err error) {
 	for id := range s {
 		if q := &s[id]; q.Text != "" && q.stmt == nil && (ids == nil || slices.Contains(ids, ID(id))) {
@@ -209,8 +208,7 @@ func (s *Set) Prepare(ctx context.Context, db *sql.DB, ids ...ID) (err error) {
 	return nil
 }
 
-// isTooMany reports whether MySQL refused to prepare a statement because of max_prepared_stmt_count, which
-// is for all clients together.
+// isTooMany reports whether MySQL refused to prepare a statement: max_prepared_stmt_count is for all clients.
 func isTooMany(err error) bool { return sqldb.MySQLNumber(err) == 1461 }
 
 // Close closes what was prepared.
@@ -369,14 +367,13 @@ type Hold struct {
 	Token int64
 }
 
-// ReleasesAll reports whether ReleaseAll can be run.
 func (r Runner) ReleasesAll() bool { return r.set[ReleaseAll].Text != "" }
 
 // ReleaseAll releases locks, in a transaction, and returns those that were held.
 func (r Runner) ReleaseAll(ctx context.Context, holds []*Hold) (released map[Key]bool, err error) {
-	rows := make([][3]any, len(holds))
-	for i, h := range holds {
-		rows[i] = [3]any{h.Name, h.Owner, h.Token}
+	var rows [][3]any
+	for _, h := range holds {
+		rows = append(rows, [3]any{h.Name, h.Owner, h.Token})
 	}
 	list := sqldb.JSON(rows)
 	if r.set.hasReturning() {

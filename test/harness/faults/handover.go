@@ -127,7 +127,10 @@ func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name str
 	all.Wait()
 	handOvers := holds.Load() - store.grants.Load()
 	t.Logf("%d holds, %d hand-overs, %d disturbances", holds.Load(), handOvers, disturbances)
-	if handOvers <= 0 {
+	switch {
+	case loses && handOvers > 0:
+		t.Error("a lock was handed over although its connection may have died")
+	case !loses && handOvers <= 0:
 		t.Error("no lock was handed over")
 	}
 	unlock(t, r.lock(t, r.client(t), name))
