@@ -94,7 +94,10 @@ The lock
 Ctrl-C while waiting leaves the queue and exits with 130. Ctrl-Z stops the command
 and dlock, and with it the renewal: continued within a third of the TTL both go on;
 later the lock may be lost, and then the command is ended. A command that is stopped
-in another way (kill -STOP) keeps its lock.
+in another way (kill -STOP) keeps its lock. Without a shell with job control around
+dlock, as in a container or under a supervisor, Ctrl-Z does nothing. There a command
+that needs the terminal while another program has it is stopped until that gives it
+up; it keeps its lock, and dlock says so.
 
 dlock gives up a store that does not answer after five seconds, or with a shorter
 --wait after --wait, but not before a second has passed. It gives up a store that
@@ -241,6 +244,9 @@ func (r *lockRequest) runCommand(held *heldLocks, path string, command []string,
 		Limit:  r.limit(held),
 		OnLimit: func() {
 			r.say("held %s for %v, which is the limit of --max-hold: ending the command", r.title(), r.flags.maxHold)
+		},
+		OnStopped: func() {
+			r.say("the command is stopped until the terminal is free, which it needs and another program has; it keeps %s", r.title())
 		},
 	}
 	result, startErr := job.Run(held, signals)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const lastSignal = syscall.Signal(31)
@@ -18,3 +20,18 @@ func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgi
 
 // Executable returns the path of this program.
 func Executable() (string, error) { return os.Executable() }
+
+// shellAbove reports whether a shell would continue dlock after a stop. A script in dlock's own group counts
+// as one: its parent is unknown.
+func shellAbove() bool {
+	own, err := unix.Getsid(0)
+	parents, err2 := unix.Getsid(os.Getppid())
+	return err == nil && err2 == nil && own == parents && own != unix.Getpgrp() && os.Getppid() > 1
+}
+
+// stopGroup stops dlock's process group. It takes SIGSTOP, because the Go runtime continues to catch
+// a signal that it was once asked to catch.
+func stopGroup(syscall.Signal) (restore func()) {
+	_ = syscall.Kill(0, syscall.SIGSTOP)
+	return func() {}
+}

@@ -28,6 +28,11 @@ type process struct {
 	continued chan os.Signal // SIGCONT
 	reported  chan struct{}  // closed when OnLoss or OnLimit has returned
 	result    Result
+
+	// How stopped reacts to a command that was stopped.
+	stop         syscall.Signal // react to it at the next poll; zero: none
+	reacted      bool           // since the last poll
+	reportedStop bool
 }
 
 // Run starts the command and blocks until it has ended. If the lock is lost, it ends the
@@ -91,9 +96,11 @@ func (p *process) supervise(children <-chan os.Signal) *time.Timer {
 			p.updateLeaseEnd()
 			p.replaceDeadGuard()
 			p.guard.extend(p.group, p.leaseEnd)
+			p.reactAgain()
 		case s := <-p.signals:
 			p.forward(s.(syscall.Signal))
 		case <-p.continued:
+			p.stop = 0
 			if p.held.Err() == nil {
 				p.kill(syscall.SIGCONT)
 			}

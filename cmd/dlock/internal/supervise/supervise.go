@@ -28,6 +28,9 @@ type Job struct {
 	OnLoss  func()           // called when the lock is lost
 	Limit   <-chan time.Time // ends the command even if the lock is held; may be nil
 	OnLimit func()           // called at the limit
+
+	// OnStopped is called once if the command is stopped until another process group gives up the terminal.
+	OnStopped func()
 }
 
 // Result is how a command ended.

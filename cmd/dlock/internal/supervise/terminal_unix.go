@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -46,9 +47,23 @@ func (t *controllingTerminal) foreground() int {
 
 // lend puts group in the foreground, if dlock's group is there.
 func (t *controllingTerminal) lend(group int) {
-	if t == nil || t.foreground() != t.own {
-		return
+	if t != nil && t.foreground() == t.own {
+		t.give(group)
 	}
+}
+
+// offer is lend for a dlock without a shell above it. It also takes the terminal back from the
+// group that dlock lent it to, or that group's jobs, and takes over that of a group that has ended. It reports
+// whether group has the terminal.
+func (t *controllingTerminal) offer(group int) bool {
+	has := t.foreground()
+	if has != group && (has == t.own || t.lent || errors.Is(syscall.Kill(-has, 0), syscall.ESRCH)) {
+		t.give(group)
+	}
+	return t.foreground() == group
+}
+
+func (t *controllingTerminal) give(group int) {
 	t.lent = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) == nil
 }
 
@@ -72,48 +87,70 @@ func (t *controllingTerminal) passOn(s syscall.Signal, signals chan<- os.Signal)
 
 // stopped reacts to a command that was stopped by a signal. Without a terminal the stop
 // is intended, and the command keeps its lock.
+//
+// It reacts once between two polls, so that a command that is stopped again and again costs little.
 func (p *process) stopped(by syscall.Signal) {
 	t := p.terminal
 	if t == nil || p.held.Err() != nil {
 		return
 	}
 	wantsTerminal := by == syscall.SIGTTIN || by == syscall.SIGTTOU
-	if wantsTerminal {
-		t.lend(p.group)
+	if !wantsTerminal && (by != syscall.SIGTSTP || !t.lent && t.foreground() != t.own) {
+		return
 	}
+	if p.reacted {
+		p.stop = by
+		return
+	}
+	p.reacted = true
 	switch {
-	case wantsTerminal && t.foreground() == p.group: // it has the terminal now
-		p.kill(syscall.SIGCONT)
-	case wantsTerminal, by == syscall.SIGTSTP && (t.lent || t.foreground() == t.own):
-		p.suspend()
+	case !shellAbove(): // the kernel would not stop the command, if dlock were not between them
+		if !wantsTerminal || t.offer(p.group) {
+			p.kill(syscall.SIGCONT)
+			return
+		}
+		p.stop = by // until the terminal is free
+		if !p.reportedStop {
+			p.reportedStop = true
+			go p.OnStopped() // it may block
+		}
+	case wantsTerminal:
+		t.lend(p.group)
+		if t.foreground() == p.group { // it has the terminal now
+			p.kill(syscall.SIGCONT)
+			return
+		}
+		fallthrough
+	default:
+		p.suspend(by)
+	}
+}
+
+// reactAgain reacts to a stop that came too soon, or whose command waits for the terminal.
+func (p *process) reactAgain() {
+	by := p.stop
+	p.stop, p.reacted = 0, false
+	if by != 0 {
+		p.stopped(by)
 	}
 }
 
 // suspend stops dlock together with its command, so that the shell notices. Afterwards the
 // command continues only if the lock is still held. Otherwise supervise ends it.
-func (p *process) suspend() {
-	t := p.terminal
-	t.reclaim()
-	if t.shellWatches() {
-		select { // discard an old signal
-		case <-p.continued:
-		default:
-		}
-		// Not SIGTSTP: the Go runtime continues to catch it once it was asked to.
-		_ = syscall.Kill(0, syscall.SIGSTOP)
-		select {
-		case <-p.continued:
-		case <-time.After(time.Second): // the kernel has not stopped dlock
-		}
+func (p *process) suspend(by syscall.Signal) {
+	p.terminal.reclaim()
+	select { // discard an old signal
+	case <-p.continued:
+	default:
 	}
+	restore := stopGroup(by)
+	select {
+	case <-p.continued:
+	case <-time.After(p.Budget.Poll): // the kernel has not stopped dlock
+	}
+	restore()
 	if p.held.Err() == nil {
-		t.lend(p.group) // succeeds after fg, not after bg
+		p.terminal.lend(p.group) // succeeds after fg, not after bg
 		p.kill(syscall.SIGCONT)
 	}
-}
-
-// shellWatches reports whether there is a shell that would continue dlock.
-func (t *controllingTerminal) shellWatches() bool {
-	session, err := unix.Getsid(0)
-	return err == nil && session != t.own && os.Getppid() != 1
 }
