@@ -70,8 +70,8 @@ The command
   the order of the command line. By DLOCK_HELD a nested "dlock exec" of the same
   NAME notices that it would wait for itself; it gives up at once.
   A nested dlock uses the same store: it gets --store as DLOCK_STORE, and
-  --store-file as DLOCK_STORE_FILE, but an SQLite file always as DLOCK_STORE, by its
-  full path. It does not get a URL with a password, because environments are
+  --store-file as DLOCK_STORE_FILE, but an SQLite file, also that of your state
+  folder, always as DLOCK_STORE, by its full path. It does not get a URL with a password, because environments are
   inherited and logged; the nested dlock then fails and says so. Use --store-file.
 
 The lock
@@ -145,6 +145,9 @@ suppresses both.` + "\n\n" + exitStatusHelp,
 			}
 			names, command, err := splitExecArgs(names, args, cmd.ArgsLenAtDash() == 0)
 			if err != nil {
+				return err
+			}
+			if err := checkVariables(names); err != nil {
 				return err
 			}
 			path, err := findCommand(command[0])

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -189,6 +190,31 @@ func TestNestedExec(t *testing.T) {
 	b.holder("a")
 	r = b.must(75, "exec", "-n", "a", "--", "true")
 	contains(t, "stderr", r.stderr, "a is held by sh")
+}
+
+// The kernel limits each variable to 128 KiB.
+func TestListOfHeldLocksIsBounded(t *testing.T) {
+	b := newBench(t)
+	list := func(pid int) string {
+		entry := fmt.Sprintf("%032x:%053d:%010d:%032x,", 0, 1, pid, 0)
+		return "DLOCK_HELD=" + strings.TrimSuffix(strings.Repeat(entry, 1000), ",") // there is no room for another one
+	}
+	env := b.env
+	b.env = append(env[:len(env):len(env)], list(math.MaxInt32)) // no process has this number
+	if r := b.must(0, "exec", "job", "--", "sh", "-c", "echo $DLOCK_HELD"); len(r.stdout) > 200 {
+		t.Errorf("the list has %d bytes after all its processes have ended", len(r.stdout))
+	}
+	b.env = append(env[:len(env):len(env)], list(os.Getpid()))
+	r := b.must(exitUsage, "exec", "job", "--", "echo", "no")
+	contains(t, "stderr", r.stderr, "$DLOCK_HELD", "the limit is 131071")
+
+	b.env = env
+	args := []string{"exec"}
+	for i := range 3000 {
+		args = append(args, "-a", fmt.Sprint("job", i))
+	}
+	r = b.must(exitUsage, append(args, "--", "echo", "no")...)
+	contains(t, "stderr", r.stderr, "3000 names are too many", "the limit is 131071")
 }
 
 func TestMinHold(t *testing.T) {

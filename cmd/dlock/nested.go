@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
@@ -52,20 +54,54 @@ func parseHeldLock(text string) (heldLock, bool) {
 // childEnvironment adds the variables of the locks to an environment. It replaces those of an
 // outer lock, which only stays in the list of heldVariable.
 func childEnvironment(environment, names []string, locks *heldLocks) []string {
-	var tokens, held []string
-	if outer := os.Getenv(heldVariable); outer != "" {
-		held = append(held, outer)
-	}
-	for _, name := range names {
-		token := locks.Token(name)
-		tokens = append(tokens, strconv.FormatUint(token, 10))
-		held = append(held, fmt.Sprintf("%s:%d:%d:%s", lockHash("", name), token, os.Getpid(), lockHash(locks.store.Identity, name)))
-	}
 	return append(without(environment, nameVariable, tokenVariable, heldVariable),
-		nameVariable+"="+strings.Join(names, "\n"), // no name contains a line end
-		tokenVariable+"="+strings.Join(tokens, "\n"),
-		heldVariable+"="+strings.Join(held, ","),
-	)
+		lockVariables(names, locks.Token, locks.store.Identity)...)
+}
+
+// maxVariable is the limit for a variable with its name: MAX_ARG_STRLEN of Linux, without a zero byte.
+const maxVariable = 128<<10 - 1
+
+// checkVariables returns an error if a variable of the command's environment would be too long, which
+// execve would find only when the locks are held.
+func checkVariables(names []string) error {
+	longest := func(string) uint64 { return math.MaxUint64 }
+	for _, entry := range lockVariables(names, longest, "") {
+		if variable, _, _ := strings.Cut(entry, "="); len(entry) > maxVariable {
+			return usagef("%d names are too many: $%s of the command could have %d bytes, the limit is %d",
+				len(names), variable, len(entry), maxVariable)
+		}
+	}
+	return nil
+}
+
+func lockVariables(names []string, token func(name string) uint64, identity string) []string {
+	var tokens, held []string
+	for _, name := range names {
+		tokens = append(tokens, strconv.FormatUint(token(name), 10))
+		held = append(held, fmt.Sprintf("%s:%d:%d:%s", lockHash("", name), token(name), os.Getpid(), lockHash(identity, name)))
+	}
+	list := strings.Join(held, ",")
+	if outer := os.Getenv(heldVariable); outer != "" {
+		if len(heldVariable+"="+outer+","+list) > maxVariable { // a chain of background jobs
+			outer = strings.Join(slices.DeleteFunc(strings.Split(outer, ","), hasEnded), ",")
+		}
+		list = outer + "," + list
+	}
+	return []string{
+		nameVariable + "=" + strings.Join(names, "\n"), // no name contains a line end
+		tokenVariable + "=" + strings.Join(tokens, "\n"),
+		heldVariable + "=" + list,
+	}
+}
+
+// hasEnded reports whether an entry of heldVariable is that of a process that does not exist any more.
+func hasEnded(entry string) bool {
+	held, ok := parseHeldLock(entry)
+	if !ok {
+		return true
+	}
+	process, err := os.FindProcess(held.pid) // always succeeds on Unix
+	return err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // refuseSelfWait returns an error if a dlock around this one holds a lock that this one

@@ -85,10 +85,8 @@ func readStoreFile(origin, path string, flag bool) (storeChoice, error) {
 func (c storeChoice) handOn(environment []string, shown string) []string {
 	child := without(environment, storeVariable, storeFileVariable)
 	switch {
-	case c.url == "": // the default
-		return environment
 	case strings.HasPrefix(shown, "sqlite:") && !stores.HasSecret(c.url):
-		return append(child, storeVariable+"="+shown) // valid in every current folder
+		return append(child, storeVariable+"="+shown) // valid in every current folder, and with every $HOME
 	case c.file != "":
 		return append(child, storeFileVariable+"="+c.file)
 	case !c.flag:

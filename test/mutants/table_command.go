@@ -187,8 +187,8 @@ func init() {
 	add(mutant{
 		rule: "a nested dlock uses the same store",
 		file: "cmd/dlock/store.go",
-		old:  `case c.url == "": // the default`,
-		new:  `case true:`,
+		old:  `return append(child, storeVariable+"="+shown)`,
+		new:  `return environment`,
 		test: "cmd/dlock TestNestedExecUsesTheSameStore",
 	})
 	add(mutant{
