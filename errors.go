@@ -40,6 +40,8 @@ var (
 	ErrMode = driver.ErrMode
 	// ErrBadLimit: the limit of a semaphore is not positive, or its permit should be shared.
 	ErrBadLimit = errors.New("bad limit")
+	// ErrBadNote: the note is longer than [driver.MaxNoteBytes].
+	ErrBadNote = errors.New("bad note")
 	// ErrUnsupported: the store does not support the operation.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrClosed: the client was closed.

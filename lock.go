@@ -109,6 +109,8 @@ func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) er
 		return fmt.Errorf("%w: %v is less than the minimum of %s, %v", ErrBadTTL, s.ttl, t.Store, t.MinTTL)
 	case s.ttl > t.LongestTTL():
 		return fmt.Errorf("%w: %v is more than the maximum of %s, %v", ErrBadTTL, s.ttl, t.Store, t.LongestTTL())
+	case len(s.note) > driver.MaxNoteBytes:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrBadNote, len(s.note), driver.MaxNoteBytes)
 	case s.fair && !t.Fair:
 		return c.unsupported("fair locks")
 	case s.semaphore && s.mode.Limit <= 0:

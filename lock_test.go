@@ -115,7 +115,11 @@ func TestBadInputIsRejected(t *testing.T) {
 				}
 			}
 		}
-		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(driver.MaxTTL))
+		if _, err := c.Lock(t.Context(), "x", dlock.WithNote(strings.Repeat("x", 1001))); !errors.Is(err, dlock.ErrBadNote) ||
+			!strings.Contains(err.Error(), "the limit is 1000") {
+			t.Errorf("a note of 1001 bytes: %v; want ErrBadNote", err)
+		}
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(driver.MaxTTL), dlock.WithNote(strings.Repeat("x", 1000)))
 		other := dlock.New(store, nil)
 		defer other.Close()
 		if _, err := other.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrHeld) {

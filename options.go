@@ -122,7 +122,8 @@ func WithLimit(limit int) Option {
 	return func(s *settings) { s.mode.Limit, s.semaphore = limit, true }
 }
 
-// WithNote attaches a text to the lock, for lists of locks.
+// WithNote attaches a text to the lock, for lists of locks. The store sends it to every caller that
+// it refuses: a note of more than [driver.MaxNoteBytes] bytes is an error, [ErrBadNote].
 func WithNote(note string) Option {
 	return func(s *settings) { s.note = note }
 }

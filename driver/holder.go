@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 )
 
+// MaxNoteBytes is the length of the longest note that a call can give its lock.
+const MaxNoteBytes = 1000
+
 // Holder describes a process that has or wants a lock, for people. Every user of
 // the store can read it. The store identifies a grant by its [Owner], not
 // by its Holder.
@@ -20,7 +23,8 @@ type Holder struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// String returns the holder on one line, without control sequences for a terminal.
+// String returns the holder on one line, without control sequences for a terminal. It cuts
+// texts longer than MaxNoteBytes.
 func (h Holder) String() string {
 	var b strings.Builder
 	switch {
@@ -35,17 +39,30 @@ func (h Holder) String() string {
 		b.WriteString(" on " + printable(h.Host))
 	}
 	if h.Note != "" {
-		fmt.Fprintf(&b, ": %q", h.Note)
+		fmt.Fprintf(&b, ": %q", short(h.Note))
 	}
 	return b.String()
 }
 
 // printable quotes text with control characters: any program may have written it.
 func printable(s string) string {
+	s = short(s)
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(s) {
 		return strconv.Quote(s)
 	}
 	return s
+}
+
+// short cuts a long text, which another program may have written.
+func short(s string) string {
+	if len(s) <= MaxNoteBytes {
+		return s
+	}
+	end := MaxNoteBytes
+	for end > MaxNoteBytes-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }
 
 // Encode returns the holder as one line of JSON, as stores keep it.

@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
@@ -30,6 +31,9 @@ func TestHolderString(t *testing.T) {
 		`pid 7: "\x1b[31m"`:              {PID: 7, Note: "\x1b[31m"}, // no escape reaches a terminal
 		`"\x1b[0m" (pid 7) on "a\nb"`:    {PID: 7, Program: "\x1b[0m", Host: "a\nb"},
 		`another program: "8743c9c0:1"`:  {Note: "8743c9c0:1"},
+
+		`another program: "` + strings.Repeat("é", 500) + `…"`: {Note: strings.Repeat("é", 1<<19)}, // of another program
+		`pid 7: "x` + strings.Repeat("é", 499) + `…"`:          {PID: 7, Note: "x" + strings.Repeat("é", 500)},
 	} {
 		if got := h.String(); got != want {
 			t.Errorf("%+v prints as %s; want %s", h, got, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -171,7 +172,6 @@ suppresses both.` + "\n\n" + exitStatusHelp,
 
 // check rejects invalid flags before the store is opened.
 func (f *holdFlags) check(given *pflag.FlagSet) error {
-	const maxNote = 1000 // bytes: the store sends the note to every caller that it refuses
 	f.limited = given.Changed("wait")
 	flags := []string{"--wait", "--grace", "--min-hold", "--max-hold"}
 	for i, value := range []time.Duration{f.wait, f.grace, f.minHold, f.maxHold} {
@@ -192,8 +192,8 @@ func (f *holdFlags) check(given *pflag.FlagSet) error {
 		return usagef("--max-hold %v is not positive: leave it out for no limit", f.maxHold)
 	case f.maxHold > 0 && f.minHold > f.maxHold:
 		return usagef("--min-hold %v is longer than --max-hold %v", f.minHold, f.maxHold)
-	case len(f.note) > maxNote:
-		return usagef("--note has %d bytes, the limit is %d", len(f.note), maxNote)
+	case len(f.note) > driver.MaxNoteBytes:
+		return usagef("--note has %d bytes, the limit is %d", len(f.note), driver.MaxNoteBytes)
 	case f.ttl <= 0:
 		return usagef("--ttl %v is not positive", f.ttl)
 	case f.conflict < 0 || f.conflict > 255:

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
 )
 
 func TestListJSON(t *testing.T) {
@@ -56,6 +60,46 @@ func decode(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		t.Fatalf("%v in %s", err, text)
+	}
+}
+
+// TestJSONEscapesWhatIsInvisible: a terminal would take U+009B for the begin of a control sequence.
+func TestJSONEscapesWhatIsInvisible(t *testing.T) {
+	b := newBench(t)
+	const note = "\u009b31m \u202e \x7f \U000e0041 é"
+	b.holder("job", "--note", note)
+	for _, command := range []string{"ls", "show"} {
+		r := b.must(0, command, "--json", "job")
+		var lock struct{ Holder struct{ Note string } }
+		decode(t, r.stdout, &lock)
+		contains(t, command, r.stdout, `\u009b31m \u202e \u007f \udb40\udc41 é`)
+		if lock.Holder.Note != note || strings.ContainsAny(r.stdout, "\u009b\u202e\x7f\U000e0041") {
+			t.Errorf("%s --json prints %q, which is the note %q", command, r.stdout, lock.Holder.Note)
+		}
+	}
+}
+
+// Another program may write a long text into the store.
+func TestLongNoteIsCut(t *testing.T) {
+	b := newBench(t)
+	store, err := sqllock.Open(t.Context(), "sqlite://"+b.path("locks.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dlock.New(store, &dlock.Options{Holder: driver.Holder{Note: strings.Repeat("x", 1<<20)}})
+	defer store.Close()
+	defer client.Close()
+	for i := range 5 {
+		if _, err := client.Lock(t.Context(), "job"+strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"ls"}, {"show", "job1"}, {"exec", "-n", "job1", "--", "true"}} {
+		r := b.dlock(args...)
+		contains(t, "dlock "+args[0], r.stdout+r.stderr, "xxx…")
+		if size := len(r.stdout) + len(r.stderr); size > 10_000 {
+			t.Errorf("dlock %q prints %d bytes", args, size)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 package terminal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,11 +24,27 @@ func Print(w io.Writer, text string) error {
 	return OutputError(err)
 }
 
-// PrintJSON writes value to w as one line. encoding/json escapes line ends in strings.
+// PrintJSON writes value to w as one line. It escapes what is invisible, in strings of other users too, which a
+// terminal or a reader could take for something else; the values stay the same.
 func PrintJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	return OutputError(encoder.Encode(value))
+	if err := encoder.Encode(value); err != nil {
+		return OutputError(err)
+	}
+	var b strings.Builder
+	for _, c := range strings.TrimSuffix(text.String(), "\n") { // invisible runes are only in strings
+		switch high, low := utf16.EncodeRune(c); {
+		case unicode.IsPrint(c):
+			b.WriteRune(c)
+		case high != unicode.ReplacementChar:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	return Print(w, b.String()+"\n")
 }
 
 // OutputError wraps an error of writing the output in ErrOutput. It returns nil for nil.
