@@ -52,7 +52,7 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn) (err error) {
 	if s.scheme == ForUpdate {
 		table, create = t.Bound, s.dialect.createBound
 	}
-	if err := createTable(ctx, conn, table, t.Expand(s.facts.Now, create)); err != nil {
+	if err := s.createTable(ctx, conn, table, t.Expand(s.facts.Now, create)); err != nil {
 		return err
 	}
 	if s.scheme == ForUpdate {
@@ -73,7 +73,7 @@ func (s *Store) examine(ctx context.Context, conn *sql.Conn) (err error) {
 }
 
 // createTable creates a table or a sequence that does not exist.
-func createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
+func (s *Store) createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
 	exists := "SELECT 1 FROM " + name + " WHERE 1 = 0"
 	if sqldb.ExecAll(ctx, conn, exists) == nil {
 		return nil
@@ -82,7 +82,10 @@ func createTable(ctx context.Context, conn *sql.Conn, name, text string) error {
 	if err == nil || sqldb.ExecAll(ctx, conn, exists) == nil { // another program may have created it just now
 		return nil
 	}
-	return fmt.Errorf("%s is missing and cannot be created: create it by hand, with the statements that sqlsession.Schema returns: %w", name, err)
+	if errors.Is(s.facts.Classify(err).Kind, driver.ErrDenied) {
+		return fmt.Errorf("%s is missing and cannot be created: create it by hand, with the statements that sqlsession.Schema returns: %w", name, err)
+	}
+	return fmt.Errorf("creating %s: %w", name, err)
 }
 
 // errSharedSession is why a connection cannot hold locks.
