@@ -42,6 +42,7 @@ else
 	$(each) go mod download
 	$(each) go mod tidy -diff
 	$(each) go vet ./...
+	GOOS=windows go vet ./...
 	$(each) "$(CURDIR)/scripts/test-module.sh"
 	go test -count=1 -run 'TestSimulation|TakeTurns|DoNotStarve$$' . # those that the race detector makes too slow
 	go run ./test/bench --only memory/solo,sqlite/handover,postgres/handover --time 20ms

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +64,7 @@ func (s fileStore) change(ctx context.Context, name string, f func(*fileLock) er
 	}
 	defer file.Close()
 	if s.mode != careless {
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		if err := flock(file); err != nil {
 			return err
 		}
 	}
