@@ -14,6 +14,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 )
 
 // Diagnose implements driver.Diagnoser.
@@ -25,7 +28,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		return nil, s.explain(ctx, err) // no quorum, or no permission to read
 	}
 	var findings []driver.Finding
-	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction} {
+	for _, check := range []func(context.Context) driver.Finding{s.checkServers, s.checkMembers, s.checkAlarms, s.checkCompaction, s.checkEncryption} {
 		findings = append(findings, check(ctx))
 		if ctx.Err() != nil {
 			return nil, unanswered(ctx)
@@ -166,4 +169,15 @@ func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 	}
 	return finding.Warning(check, "None of %d revisions has been compacted. A server that never compacts runs out of space, "+
 		"and then no lock can be taken. Start it with --auto-compaction-retention.", reply.Header.Revision)
+}
+
+// checkEncryption asks for the connection that the client uses now.
+func (s *Store) checkEncryption(ctx context.Context) driver.Finding {
+	var server peer.Peer
+	_, err := pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&server))
+	if server.Addr == nil {
+		return notCheckable("encryption", err)
+	}
+	_, encrypted := server.AuthInfo.(credentials.TLSInfo)
+	return finding.Encryption(encrypted, server.Addr.String(), "Set tls=true in the URL, or TLS in the client's configuration.")
 }

@@ -31,6 +31,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 		checkPersistence(s.restartDelay),
 		checkEviction(stats, settings),
 		checkClock(stats["time"], time.Now()),
+		finding.Encryption(false, s.pool.addr, "The store has no TLS for memcached: use a network that only trusted machines are in."),
 	}, nil
 }
 

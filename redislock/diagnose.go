@@ -54,7 +54,7 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 	if err != nil {
 		return nil, err
 	}
-	findings := []driver.Finding{scripts, clock}
+	findings := []driver.Finding{scripts, clock, checkEncryption(ctx, server)}
 	cmd := redis.NewStringCmd(ctx, "info")
 	if err := query(ctx, server, cmd); err != nil {
 		if !errors.Is(err, driver.ErrDenied) {
@@ -69,6 +69,22 @@ func (s *Store) diagnose(ctx context.Context, server *sender) ([]driver.Finding,
 		return nil, err
 	}
 	return append(findings, checkVersion(info), checkEviction(info), persistence, s.checkReplication(info)), nil
+}
+
+// checkEncryption examines the client, which never falls back.
+func checkEncryption(ctx context.Context, server *sender) driver.Finding {
+	client, ok := server.client.(*redis.Client)
+	if !ok {
+		return finding.Warning("encryption", "Whether connections are encrypted is unknown: the client is a %T.", server.client)
+	}
+	address := client.Options().Addr
+	if address == "FailoverClient" { // with Sentinel only the server knows
+		cmd := redis.NewStringCmd(ctx, "client", "info")
+		_ = query(ctx, server, cmd) // a server before 6.2 does not know it
+		_, info, _ := strings.Cut(cmd.Val(), " addr=")
+		address, _, _ = strings.Cut(info, " ")
+	}
+	return finding.Encryption(client.Options().TLSConfig != nil, address, "Use TLS (rediss:// or tls=true in a URL).")
 }
 
 // endsDiagnosis reports whether an error is no finding. The command may still be under way.

@@ -121,6 +121,8 @@ func sqliteFile(_ context.Context, s *Store) (driver.Finding, error) {
 	switch kind, remote := fileSystem(path); {
 	case remote:
 		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), nil
+	case openFolder(path) != "":
+		return finding.Warning(name, "Other users may write to %s: they can replace %s, or the files that SQLite keeps beside it. Use a folder that only users of the locks may write to.", openFolder(path), path), nil
 	case kind != "":
 		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), nil
 	}
@@ -184,7 +186,7 @@ func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	return finding.OK("writable", "The file can be written to."), err
 }
 
-var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), checkClock}
+var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), onDB(sqldb.MySQLEncryption), checkClock}
 
 func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	var version string
@@ -223,7 +225,7 @@ func mysqlWaiting(context.Context, *Store) driver.Finding {
 	return finding.OK("waiting", "One connection polls for all waiters, every %s.", pollInterval())
 }
 
-var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), checkClock}
+var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), onDB(sqldb.PostgresEncryption), checkClock}
 
 func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
 	var version string

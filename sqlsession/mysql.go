@@ -224,7 +224,8 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 	}
 	durability, err := tokenDurability.MySQL(ctx, conn)
 	replication, failed := tokenDurability.MySQLReplicas(ctx, conn)
-	if err = cmp.Or(err, failed); err != nil {
+	encryption, failed2 := sqldb.MySQLEncryption(ctx, conn)
+	if err = cmp.Or(err, failed, failed2); err != nil {
 		return nil, err
 	}
 	seconds, _ := strconv.ParseInt(variables["wait_timeout"], 10, 64) // a number, says the server
@@ -235,6 +236,7 @@ func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error
 		durability,
 		finding.OK("wait_timeout", "Idle connections end after %s. The store keeps that from connections that hold locks.", inwords.Duration(idle)),
 		replication,
+		encryption,
 	}
 	if variables["wsrep_on"] == "ON" {
 		findings = append(findings, finding.Problem("galera",

@@ -209,7 +209,8 @@ func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, er
 	}
 	durability, err := tokenDurability.Postgres(ctx, conn)
 	replication, failed := tokenDurability.PostgresReplicas(ctx, conn)
-	if err = cmp.Or(err, failed); err != nil {
+	encryption, failed2 := sqldb.PostgresEncryption(ctx, conn)
+	if err = cmp.Or(err, failed, failed2); err != nil {
 		return nil, err
 	}
 	return []driver.Finding{
@@ -218,6 +219,7 @@ func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, er
 		durability,
 		finding.OK("idle_timeouts", "The store keeps them from connections that hold locks."),
 		replication,
+		encryption,
 	}, nil
 }
 

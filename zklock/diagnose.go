@@ -19,7 +19,8 @@ import (
 func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	return detached(ctx, s, "diagnosing", func(context.Context) ([]driver.Finding, error) {
 		rights, err := s.checkRights()
-		return []driver.Finding{rights, s.checkTimeout(), s.checkEnsemble()}, err
+		return []driver.Finding{rights, s.checkTimeout(), s.checkEnsemble(),
+			finding.Encryption(s.opts.TLS != nil, s.conn.Server(), "Set tls=true in the URL, or Options.TLS.")}, err
 	})
 }
 

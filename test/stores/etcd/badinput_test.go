@@ -52,6 +52,10 @@ func TestTLSNeedsTheRightCertificates(t *testing.T) {
 	if err := lockOnce(t, server.SecureURL()); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
+	findings, err := newStore(t, server.SecureURL()).(driver.Diagnoser).Diagnose(t.Context())
+	if text := fmt.Sprintf("%+v", findings); err != nil || !strings.Contains(text, "The connection is encrypted.") {
+		t.Errorf("the diagnosis over TLS is %s, %v", text, err)
+	}
 	for what, test := range map[string]struct{ query, says string }{
 		"no certificate":               {"tls=true&ca=" + url.QueryEscape(server.CAFile), "unreachable"},
 		"an unknown authority":         {"tls=true", "certificate"},

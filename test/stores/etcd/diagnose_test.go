@@ -30,7 +30,7 @@ func TestDiagnose(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := fmt.Sprintf("%+v", findings)
-		for _, want := range []string{"etcd 3.", size, "No alarms"} {
+		for _, want := range []string{"etcd 3.", size, "No alarms", "does not leave this machine"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the diagnosis does not say %q: %s", want, text)
 			}

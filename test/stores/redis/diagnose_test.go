@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,12 @@ func TestDiagnose(t *testing.T) {
 				t.Errorf("%s is %s: %s", f.Check, f.Level, f.Message)
 			}
 		}
+	})
+	t.Run("encryption", func(t *testing.T) {
+		t.Parallel()
+		server := servers.RunRedisTLS(t)
+		expect(t, diagnose(t, server.URL()+"?ca="+url.QueryEscape(server.CAFile)), "encryption", driver.LevelOK, "is encrypted")
+		expect(t, diagnose(t, servers.RunSentinel(t, servers.SentinelOptions{}).URL()), "encryption", driver.LevelOK, "does not leave this machine")
 	})
 	t.Run("eviction", func(t *testing.T) {
 		t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -31,6 +32,10 @@ func TestTLS(t *testing.T) {
 	grant := acquire(t, store, request("n"))
 	wantHeld(t, open(t, server.URL()), "n", "it is held over TLS")
 	release(t, store, grant)
+	findings, err := store.Diagnose(t.Context())
+	if text := fmt.Sprintf("%+v", findings); err != nil || !strings.Contains(text, "The connection is encrypted.") {
+		t.Errorf("the diagnosis over TLS is %s, %v", text, err)
+	}
 
 	reportedSoon(t, "zookeeper://"+addr+"?tls=true", "certificate")
 	reportedSoon(t, server.URL()+"?tls=true", "does it speak TLS?")

@@ -1,0 +1,45 @@
+//go:build unix
+
+package sqllock
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// openFolder returns a folder above the file at path in which users can replace it who are not trusted with it anyway: all
+// users, or an owner who is neither this user, root nor the owner of the file. It returns an empty text if there
+// is none. In a folder with the sticky bit, such as /tmp, nobody replaces what others own: there only
+// the file itself is at risk, because all users may create the files that SQLite opens beside it.
+func openFolder(path string) string {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	trusted := []uint32{0, uint32(os.Geteuid()), ownerOf(path)}
+	for below := path; below != filepath.Dir(below); below = filepath.Dir(below) {
+		folder := filepath.Dir(below)
+		info, err := os.Stat(folder)
+		if err != nil {
+			return ""
+		}
+		everybody := info.Mode()&0o002 != 0 && (info.Mode()&fs.ModeSticky == 0 || below == path)
+		if everybody || !slices.Contains(trusted, ownerOf(folder)) {
+			return folder
+		}
+	}
+	return ""
+}
+
+// ownerOf returns root for a file that cannot be examined.
+func ownerOf(path string) uint32 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return stat.Uid
+}
