@@ -122,7 +122,7 @@ func sqliteFile(_ context.Context, s *Store) (driver.Finding, error) {
 	case remote:
 		return finding.Breaking(driver.PromiseExclusion, finding.Problem(name, "%s is on a network file system (%s). SQLite needs a local one, or two can hold a lock at once.", path, kind)), nil
 	case openFolder(path) != "":
-		return finding.Warning(name, "Other users may write to %s: they can replace %s, or the files that SQLite keeps beside it. Use a folder that only users of the locks may write to.", openFolder(path), path), nil
+		return finding.Warning(name, "Other users may write to %s: they can replace %s, or at least create the files that SQLite reads beside it. Use a folder that only users of the locks may write to.", openFolder(path), path), nil
 	case kind != "":
 		return finding.Warning(name, "%s is on a file system (%s) that may be remote. Make sure that it is not, since SQLite needs a local one.", path, kind), nil
 	}
