@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/crowd"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -36,10 +37,12 @@ type lockCall struct {
 	wake     chan struct{}
 	unwatch  func() // nil without a subscription
 	poll     backoff.Backoff
-	ownState queueState // of a call without a slot, such as a fair one
-	answerBy time.Time  // when to give up waiting for another caller's outcome; zero while not waiting for one
-	failure  error      // why the state of the lock is unknown; nil if it is known
-	tooEarly bool       // the call ended so soon that failure is no sign of an outage
+	woken    bool          // the last sleep ended with a notification
+	ownState queueState    // of a call without a slot, such as a fair one
+	fair     *crowd.Caller // nil unless the call is fair; also nil if the store is local
+	answerBy time.Time     // when to give up waiting for another caller's outcome; zero while not waiting for one
+	failure  error         // why the state of the lock is unknown; nil if it is known
+	tooEarly bool          // the call ended so soon that failure is no sign of an outage
 
 	// storeHasAnswered says that the store has answered this call, or another caller of this process
 	// since this call began. The grant of a lock that another caller held when this call began counts, too.
@@ -52,6 +55,10 @@ func (lc *lockCall) acquire(h *hold) error {
 	defer lc.stopWaiting()
 	switch {
 	case lc.settings.fair:
+		if !lc.client.traits.Local {
+			lc.fair = lc.client.crowds.Join(h.name)
+			defer lc.fair.Leave()
+		}
 		return lc.report(h, lc.attemptUntilGranted(h))
 	case lc.settings.mode.Shared:
 		return lc.report(h, lc.acquireShared(h))
@@ -67,10 +74,7 @@ func (lc *lockCall) acquire(h *hold) error {
 // attemptUntilGranted asks the store for the lock until the store grants it or the caller gives up.
 func (lc *lockCall) attemptUntilGranted(h *hold) error {
 	for {
-		sent, err := h.attempt(lc.ctx, lc.timeLeft())
-		if err == nil {
-			err = h.startLease(sent)
-		}
+		err := lc.attempt(h)
 		if err == nil {
 			return nil
 		}
@@ -79,6 +83,80 @@ func (lc *lockCall) attemptUntilGranted(h *hold) error {
 			return err
 		}
 	}
+}
+
+// attempt makes one attempt, and makes a grant the caller's lock.
+func (lc *lockCall) attempt(h *hold) error {
+	if err := lc.beginRequest(); err != nil {
+		return err
+	}
+	sent, err := h.attempt(lc.ctx, lc.timeLeft())
+	lc.endRequest(err)
+	if err == nil {
+		err = h.startLease(sent)
+	}
+	return err
+}
+
+// errLeftLine is the failure of a request whose caller's context ended in the line.
+var errLeftLine = errors.New("the context ended before the request was sent")
+
+// beginRequest blocks until a fair caller may send a request: callers that came earlier go first. The
+// time in the line does not count for the RequestTimeout of the request, but a store that answers
+// none of those ahead for as long counts as unreachable. After nil, the caller calls endRequest.
+func (lc *lockCall) beginRequest() error {
+	if lc.fair == nil {
+		return nil
+	}
+	q := lc.fair.Begin()
+	if q == nil {
+		return nil
+	}
+	lc.startWaiting()
+	err := lc.waitInLine(q)
+	if err != nil {
+		lc.fair.Cancel(q)
+	}
+	return err
+}
+
+func (lc *lockCall) waitInLine(q *crowd.Request) error {
+	c := lc.client
+	since := c.clock.NoLaterThanNow() // when the store last answered, at the earliest
+	silence := time.NewTimer(c.requestTimeout)
+	defer silence.Stop()
+	for {
+		select {
+		case <-q.Admitted:
+			return nil
+		case <-lc.ctx.Done():
+			return errLeftLine
+		case <-c.calls.closing:
+			return ErrClosed
+		case <-silence.C:
+		}
+		since = max(since, lc.fair.LastAnswer())
+		left := c.requestTimeout - (c.clock.NoLaterThanNow() - since)
+		if left <= 0 {
+			return fmt.Errorf("%w within %v", errNoOutcome, c.requestTimeout)
+		}
+		silence.Reset(left)
+	}
+}
+
+// endRequest ends a request that failed with err, or succeeded.
+func (lc *lockCall) endRequest(err error) {
+	if lc.fair != nil {
+		lc.fair.End(!errors.Is(err, ErrUnreachable), lc.client.clock.NoLaterThanNow())
+	}
+}
+
+// leftLine returns the error of a caller whose context ended in the line.
+func (lc *lockCall) leftLine(h *hold) error {
+	if lc.fair.LastAnswer() < lc.waitingSince {
+		lc.failure = errNoOutcome
+	}
+	return lc.giveUpError(h, nil)
 }
 
 // attempt makes one attempt, and returns the instant of sending. If the predecessor in the

@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/contention"
+	"github.com/dlock-go/dlock/internal/crowd"
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/localqueue"
 	"github.com/dlock-go/dlock/internal/watchdog"
@@ -38,6 +39,7 @@ type Client struct {
 	clock  *clock.Clock
 	groups sync.Map // the *group of each name that has a grant and may be open
 	queue  *localqueue.Queue[hold, queueState]
+	crowds crowd.Crowds // the fair callers
 	calls  inFlight
 	// cleanups are releases in the background. Each begins during a call that calls counts, so
 	// none begins after Close has waited for the calls.

@@ -27,6 +27,8 @@ const (
 	// maxSubscribe limits one attempt to subscribe, because the waiter does not try
 	// to acquire meanwhile.
 	maxSubscribe = time.Second
+	// restInCrowd is after how many sleeps a fair waiter polls although another one polls for it.
+	restInCrowd = 30
 	// expiryDelay spreads the attempts of waiters after an expiry.
 	expiryDelay = 20 * time.Millisecond
 )
@@ -99,6 +101,9 @@ func (lc *lockCall) state(h *hold) *queueState {
 // beforeRetry blocks after a failed attempt until the next attempt is worth it. It
 // returns the error to give up with, or nil.
 func (lc *lockCall) beforeRetry(h *hold, err error) error {
+	if errors.Is(err, errLeftLine) {
+		return lc.leftLine(h)
+	}
 	refusal, refused := errors.AsType[*driver.HeldError](err)
 	if !refused {
 		return lc.afterFailure(h, err)
@@ -167,7 +172,7 @@ func (lc *lockCall) awaitRelease(h *hold, refusal *driver.HeldError) (subscribed
 		if delay := lc.contendedDelay(h); delay > 0 {
 			return false, lc.sleep(h, delay)
 		}
-		if err := lc.sleep(h, lc.watchDelay(refusal)); err != nil || h.alwaysQueues() {
+		if err := lc.sleepWatched(h, refusal); err != nil || h.alwaysQueues() {
 			return false, err
 		}
 		return false, lc.sleep(h, lc.state(h).YieldAfterWake(lc.client.clock.NoLaterThanNow(), &lc.client.slices))
@@ -177,7 +182,33 @@ func (lc *lockCall) awaitRelease(h *hold, refusal *driver.HeldError) (subscribed
 	return true, nil
 }
 
+// sleepWatched blocks until another attempt of a waiter that has a subscription is worth it.
+func (lc *lockCall) sleepWatched(h *hold, refusal *driver.HeldError) error {
+	for n := 1; ; n++ {
+		delay := lc.watchDelay(refusal)
+		if err := lc.sleep(h, delay); err != nil || lc.woken || n == restInCrowd || !lc.restsInCrowd(delay) {
+			return err
+		}
+	}
+}
+
+// restsInCrowd reports whether a fair waiter need not poll. If its watch keeps its place, the first
+// waiter of the process polls for all of them: it notices an outage, after which they poll, too.
+func (lc *lockCall) restsInCrowd(delay time.Duration) bool {
+	f := lc.fair
+	return f != nil && lc.client.traits.Queues && !f.IsFirst() && lc.client.clock.NoLaterThanNow()-f.LastAnswer() < 2*delay
+}
+
 func (lc *lockCall) subscribe(h *hold) error {
+	if err := lc.beginRequest(); err != nil {
+		return err
+	}
+	err := lc.watch(h)
+	lc.endRequest(err)
+	return err
+}
+
+func (lc *lockCall) watch(h *hold) error {
 	limited, timer := lc.client.withTimeout(lc.ctx, min(lc.client.requestTimeout, maxSubscribe))
 	defer timer.End()
 	unwatch, err := lc.client.watcher.Watch(limited, h.request(), waker(lc.wake))
@@ -238,6 +269,9 @@ func (lc *lockCall) watchDelay(refusal *driver.HeldError) time.Duration {
 		}
 		delay = min(delay, left+backoff.Jitter(min(left/10, expiryDelay)))
 	}
+	if lc.client.traits.Queues {
+		return delay // the watch keeps the place
+	}
 	return lc.keepPlace(delay, refusal)
 }
 
@@ -252,6 +286,7 @@ func (lc *lockCall) keepPlace(delay time.Duration, refusal *driver.HeldError) ti
 
 // sleep blocks until the waiter is woken, but no longer than limit.
 func (lc *lockCall) sleep(h *hold, limit time.Duration) error {
+	lc.woken = false
 	if limit <= 0 {
 		return nil
 	}
@@ -259,6 +294,7 @@ func (lc *lockCall) sleep(h *hold, limit time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-lc.wake:
+		lc.woken = true
 		return nil
 	case <-timer.C:
 		return nil

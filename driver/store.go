@@ -101,7 +101,7 @@ type Request struct {
 	//   - the store has Traits.Queues, or
 	//   - it is an exclusive Acquire and Traits.Shared is set: see [Mode].
 	// A store with Traits.Queues keeps a place for every waiter that has called Watch, fair or
-	// not, and may keep one earlier.
+	// not, until the watch is stopped, and may keep one earlier.
 	Queue bool
 
 	// Floor asks for a token of at least Floor. Zero asks for nothing. Only

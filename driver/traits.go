@@ -20,7 +20,8 @@ type Traits struct {
 	Limits bool
 
 	// Queues says that waiters have places in the store's queue, and that
-	// Request.Queue also has a meaning without Request.Fair.
+	// Request.Queue also has a meaning without Request.Fair. A place lasts for as long as
+	// the waiter's watch, so that the waiter need not try again to keep it.
 	Queues bool
 
 	// WatchesExpiry says that Watch also notifies when the lock expires, so

@@ -131,6 +131,15 @@ func (s claimsExpiry) Traits() driver.Traits {
 	return traits
 }
 
+// claimsQueues says that a watch keeps a place, and does not keep it.
+type claimsQueues struct{ *memlock.Store }
+
+func (s claimsQueues) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.Queues = true
+	return traits
+}
+
 type neverWakes struct{ *memlock.Store }
 
 func (neverWakes) Watch(context.Context, driver.Request, func()) (func(), error) {

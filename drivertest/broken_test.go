@@ -150,6 +150,8 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return keepsQuitters{m} }},
 	{"a dead waiter stays in the queue", "fair-dead",
 		func(m *memlock.Store) driver.Store { return keepsDead{m} }},
+	{"watched places last, it says", "fair-watched",
+		func(m *memlock.Store) driver.Store { return claimsQueues{m} }},
 	{"an attempt without Queue takes a place", "fair-no-queue",
 		func(m *memlock.Store) driver.Store { return alwaysQueues{m} }},
 

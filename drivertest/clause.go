@@ -78,6 +78,7 @@ var (
 
 	needFair    = need{"Traits.Fair", func(s *setup) bool { return s.traits.Fair }}
 	needExpiry  = need{"Traits.WatchesExpiry", func(s *setup) bool { return s.traits.WatchesExpiry }}
+	needQueues  = need{"Traits.Queues", func(s *setup) bool { return s.traits.Queues }}
 	needFencing = need{"Traits.Fencing", func(s *setup) bool { return s.traits.Fencing != driver.FencingNone }}
 
 	needWorker  = need{"Config.Worker", func(s *setup) bool { return s.Worker != nil }}

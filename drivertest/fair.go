@@ -89,6 +89,22 @@ var fairClauses = []clause{
 		},
 	},
 	{
+		id: "fair-watched", needs: []need{needFair, needQueues, needWatcher},
+		demand: `Traits.Queues: "A place lasts for as long as the waiter's watch, so that the waiter need not try again to keep it."`,
+		pair: func(p *probe, a, b *peer) {
+			_, grant, first, second := a.holdFairly()
+			first.TTL = p.ttl
+			b.mustQueue(first)
+			w := b.watch(p.ctx, first)
+			defer w.stop()
+			a.mustQueue(second)
+			p.wait(3 * p.ttl / 2)
+			a.released(grant)
+			a.denied(second, "the first in the queue lost its place in %v without an attempt, though it watches", 3*p.ttl/2)
+			w.granted("the lock was released")
+		},
+	},
+	{
 		id: "fair-cancelled", needs: []need{needFair},
 		demand: `Store.Release: "also removes the owner's place in the queue": a waiter that gave up is skipped`,
 		pair: func(p *probe, a, b *peer) {
