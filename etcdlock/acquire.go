@@ -46,22 +46,18 @@ func (s *Store) attempt(call, caller context.Context, h *hold, req *driver.Reque
 		if o, known := s.outcomeFromWatch(h, req); known { // now that the etcd lease was renewed
 			return o
 		}
-		t, ok := s.nextTxn(h, req, state)
-		if !ok { // the etcd lease has just ended
-			continue
-		}
-		reply, tries, err := retryWhile(call, caller, s, t.send)
-		if tries > 1 {
-			s.attemptUnconfirmed(h, req.TTL)
-		}
+		v, again, err := s.sendNext(call, caller, h, req, state)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)
+			continue
+		}
+		if again {
 			continue
 		}
 		if err != nil {
 			return outcome{err: s.attemptFailed(h, req, s.explain(call, err))}
 		}
-		if o, decided := s.decide(h, req, t.read(reply), &state); decided {
+		if o, decided := s.decide(h, req, v, &state); decided {
 			if errors.Is(o.err, driver.ErrMode) || o.err != nil && state.races >= maxRaces { // gives up its place
 				if err := s.release(call, h, 0); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 					o.err = err
@@ -71,6 +67,25 @@ func (s *Store) attempt(call, caller context.Context, h *hold, req *driver.Reque
 		}
 	}
 	return outcome{err: s.attemptFailed(h, req, context.Cause(caller))}
+}
+
+// sendNext sends the next request of an attempt, and reports whether to ask again.
+func (s *Store) sendNext(call, caller context.Context, h *hold, req *driver.Request, state attemptState) (v queueView, again bool, err error) {
+	t, crowd, ok := s.nextTxn(h, req, state)
+	switch {
+	case !ok: // the etcd lease has just ended
+		return v, true, nil
+	case crowd != nil:
+		return s.readQueue(call, crowd, h)
+	}
+	reply, tries, err := retryWhile(call, caller, s, t.send)
+	if tries > 1 {
+		s.attemptUnconfirmed(h, req.TTL)
+	}
+	if err == nil {
+		v = t.read(reply)
+	}
+	return v, false, err
 }
 
 // bindToLease makes sure that the hold has a key, on an etcd lease that was just renewed.
@@ -145,7 +160,7 @@ func (s *Store) recordPlaceLocked(h *hold, req *driver.Request, v queueView) {
 	s.setExpiryLocked(h, time.Now().Add(req.TTL))
 	s.keepLeaseLocked(h)
 	// A key ahead may have been deleted since the answer.
-	if w := s.waiters[h.holdID]; w != nil && !h.position.follow(w.watch) {
+	if w := s.waiters[h.holdID]; w != nil && (s.locateLocked(h) && h.position.isFree() || !h.position.follow(w.watch)) {
 		w.wake()
 	}
 }

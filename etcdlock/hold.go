@@ -125,6 +125,9 @@ func (s *Store) unbindLocked(h *hold) {
 	}
 	delete(s.keys, h.key)
 	delete(l.holds, h)
+	if w := s.waiters[h.holdID]; w != nil {
+		w.watch.unlocated[w] = struct{}{}
+	}
 	if h.unconfirmed {
 		l.strayKeys[h.key] = struct{}{}
 		l.retired = true

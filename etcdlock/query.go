@@ -154,15 +154,20 @@ type attemptState struct {
 // place in the queue for a moment, which decides.
 const maxRaces = 3
 
-// nextTxn returns the next transaction of an attempt, or false if the hold has lost its key.
-func (s *Store) nextTxn(h *hold, req *driver.Request, state attemptState) (t txn, ok bool) {
+// nextTxn returns the next transaction of an attempt, or false if the hold has lost its key. If crowd
+// is not nil, the attempt reads the queue of that watch instead.
+func (s *Store) nextTxn(h *hold, req *driver.Request, state attemptState) (t txn, crowd *nameWatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.lease == nil {
-		return t, false
+		return t, nil, false
 	}
+	crowd = s.crowdLocked(h)
 	if h.revision != 0 {
-		return h.positionTxnLocked(), true
+		if h.position.stale && crowd != nil {
+			return t, crowd, true
+		}
+		return h.positionTxnLocked(), nil, true
 	}
 	// A lock for which there have been no waiters lately is probably free: the transaction is
 	// shorter.
@@ -170,7 +175,10 @@ func (s *Store) nextTxn(h *hold, req *driver.Request, state attemptState) (t txn
 	state.enqueue = state.enqueue || s.waiters[h.holdID] != nil ||
 		req.Queue && (req.Fair || req.Mode != driver.Mode{} || watched)
 	h.value = req.Holder.Encode()
-	return h.takeTxnLocked(state), true
+	if state.enqueue && crowd != nil {
+		return h.enqueueTxnLocked(), nil, true
+	}
+	return h.takeTxnLocked(state), nil, true
 }
 
 // firstKeyQuery returns an operation that reads the key that was created first.

@@ -31,9 +31,12 @@ type nameWatch struct {
 
 	err          error // why it failed, after which it is not used any more
 	waiters      map[*waiter]struct{}
-	from         int64     // the revision after which it reports all deletions; zero before it is open
-	lastDeletion int64     // the revision of the last one
-	idleSince    time.Time // when its last waiter left
+	unlocated    map[*waiter]struct{} // the waiters whose places are not in queue
+	queue        *crowdQueue          // nil if the waiters are no crowd
+	read         *queueRead           // under way; nil if there is none
+	from         int64                // the revision after which it reports all deletions; zero before it is open
+	lastDeletion int64                // the revision of the last one
+	idleSince    time.Time            // when its last waiter left
 }
 
 // waiter is a caller of Watch.
@@ -68,7 +71,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	}
 	s.mu.Lock()
 	err = cmp.Or(w.watch.err, err)
-	if h := s.holds[w.holdID]; h != nil && err == nil {
+	if h := s.holds[w.holdID]; h != nil && err == nil && !s.locateLocked(h) {
 		h.position.follow(w.watch)
 	}
 	s.mu.Unlock()
@@ -88,14 +91,15 @@ func (s *Store) addWaiter(w *waiter, id watchID) bool {
 	}
 	nw := s.watches[id]
 	if nw == nil {
-		nw = &nameWatch{watchID: id, opened: make(chan struct{}), waiters: make(map[*waiter]struct{})}
+		nw = &nameWatch{watchID: id, opened: make(chan struct{}),
+			waiters: make(map[*waiter]struct{}), unlocated: make(map[*waiter]struct{})}
 		s.watches[id] = nw
 		ctx, cancel := context.WithCancel(s.ctx)
 		nw.cancel = cancel
 		s.work.Go(func() { s.keepOpen(ctx, nw) })
 	}
 	w.watch = nw
-	nw.waiters[w] = struct{}{}
+	nw.waiters[w], nw.unlocated[w] = struct{}{}, struct{}{}
 	s.waiters[w.holdID] = w
 	if h := s.holds[w.holdID]; h != nil {
 		s.keepLeaseLocked(h)
@@ -111,8 +115,9 @@ func (s *Store) removeWaiter(w *waiter) {
 		return // stop was called twice
 	}
 	delete(w.watch.waiters, w)
+	delete(w.watch.unlocated, w)
 	if len(w.watch.waiters) == 0 {
-		w.watch.idleSince = time.Now()
+		w.watch.idleSince, w.watch.queue = time.Now(), nil
 		s.alarm.NoLaterThan(w.watch.idleSince.Add(linger))
 	}
 	if s.waiters[w.holdID] != w {
@@ -233,12 +238,7 @@ func (s *Store) watchOpened(nw *nameWatch, revision int64) {
 		close(nw.opened)
 		return
 	}
-	for w := range nw.waiters {
-		if h := s.holds[w.holdID]; h != nil {
-			h.position.stale = true
-		}
-		w.wake()
-	}
+	s.dropQueueLocked(nw)
 }
 
 // watchFailed ends a watch, and reports err to the callers of Watch that wait for it to open.
@@ -272,7 +272,8 @@ func (s *Store) keyChanged(nw *nameWatch, event *clientv3.Event) {
 		}
 	}
 	nw.lastDeletion = max(nw.lastDeletion, revision)
-	for w := range nw.waiters {
+	s.keyDeletedLocked(nw, key, revision)
+	for w := range nw.unlocated {
 		h := s.holds[w.holdID]
 		if h == nil || h.revision == 0 || h.position.noteDeleted(key, revision) {
 			w.wake()
