@@ -179,7 +179,14 @@ func (s *Store) ensureNode(h *hold, req *driver.Request) (position, error) {
 func (s *Store) queryPosition(h *hold) (position, error) {
 	confirmed := make(chan error, 1)
 	go func() { confirmed <- s.confirmSession() }()
-	at, err := s.readPosition(h)
+	at, located, err := s.readCrowd(h, s.clock.NoLaterThanNow()-maxQueueAge)
+	if located && at.first {
+		err = s.queryFirst(h)
+	}
+	if located || err != nil {
+		return at, cmp.Or(<-confirmed, err)
+	}
+	at, err = s.readPosition(h)
 	if err := <-confirmed; err != nil {
 		return position{}, err
 	}
@@ -194,6 +201,9 @@ func (s *Store) readPosition(h *hold) (position, error) {
 	asked := s.clock.NoLaterThanNow()
 	if h.mode.Limit > 0 {
 		return s.readPermit(h, asked)
+	}
+	if at, located, err := s.readCrowd(h, 0); located || err != nil {
+		return at, err
 	}
 	queue, err := s.queue(h.container)
 	if err != nil {

@@ -137,8 +137,16 @@ func queueOf(children []string) []contender {
 			queue = append(queue, c) // a contender of Curator's read-write lock
 		}
 	}
-	slices.SortFunc(queue, func(a, b contender) int {
-		switch order := strings.Compare(sortKey(a.node), sortKey(b.node)); {
+	type keyed struct {
+		key string
+		contender
+	}
+	sorted := make([]keyed, len(queue)) // a queue may be long
+	for i, c := range queue {
+		sorted[i] = keyed{sortKey(c.node), c}
+	}
+	slices.SortFunc(sorted, func(a, b keyed) int {
+		switch order := strings.Compare(a.key, b.key); {
 		case order != 0:
 			return order
 		case a.mode.Shared == b.mode.Shared:
@@ -148,6 +156,9 @@ func queueOf(children []string) []contender {
 		}
 		return 1
 	})
+	for i := range sorted {
+		queue[i] = sorted[i].contender
+	}
 	return queue
 }
 

@@ -74,6 +74,12 @@ const proofParts = 16
 func (s *Store) knownPosition(h *hold) (position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	moved := false // up in the queue of its crowd, but not to its head
+	if len(h.position.ahead) == 0 && !h.position.first {
+		if at, located := s.locateLocked(h); located {
+			h.position, moved = at, !at.first
+		}
+	}
 	switch {
 	case h.held: // only the server knows whether it still is
 		return position{}, false
@@ -83,7 +89,7 @@ func (s *Store) knownPosition(h *hold) (position, bool) {
 		known := s.confirmed.session != 0 && s.confirmed.session == s.sessionID.Load()
 		return position{first: true, age: age}, known && age < s.sessionTimeout()/proofParts
 	}
-	return h.position, h.firstAttempt && len(h.position.ahead) > 0
+	return h.position, moved || h.firstAttempt && len(h.position.ahead) > 0
 }
 
 // confirmation is an answer of the leader: the session lived after the request was sent.

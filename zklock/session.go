@@ -75,6 +75,7 @@ func (s *Store) noteSessionBegin(id int64) {
 			s.reportLossLocked(h)
 		}
 	}
+	s.forgetQueuesLocked()
 	s.setConnected(true)
 	s.wakeAllLocked()
 }

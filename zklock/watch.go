@@ -33,6 +33,9 @@ func (s *Store) watch(ctx context.Context, req *driver.Request, waiter *subscrib
 		s.mu.Unlock()
 		return context.Cause(ctx)
 	}
+	if len(h.waiters) == 0 {
+		s.joinCrowdLocked(h)
+	}
 	h.waiters[waiter] = struct{}{}
 	h.firstAttempt = true
 	s.mu.Unlock()
@@ -94,6 +97,9 @@ func (s *Store) stopWatch(req *driver.Request, waiter *subscribers.Subscriber) {
 
 // removeWaiterLocked removes a waiter, and reports whether the hold's node is still needed.
 func (s *Store) removeWaiterLocked(h *hold, waiter *subscribers.Subscriber) (needed bool) {
+	if _, waits := h.waiters[waiter]; waits && len(h.waiters) == 1 {
+		s.leaveCrowdLocked(h)
+	}
 	delete(h.waiters, waiter)
 	s.alarm.NoLaterThan(h.expires) // the janitor ignores the expiry of a place while there are waiters
 	return h.held || h.waitsLocked()
@@ -149,6 +155,9 @@ func (s *Store) watchNode(h *hold, path string) (data []byte, stat *zk.Stat, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
+		if errors.Is(err, zk.ErrNoNode) {
+			s.noteRemovedLocked(path)
+		}
 		s.unregisterLocked(h, path)
 		return nil, nil, err
 	}
@@ -173,12 +182,15 @@ func (s *Store) unregisterLocked(h *hold, path string) {
 func (s *Store) nodeEvent(event zk.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	removed := event.Type == zk.EventNodeDeleted
+	if removed {
+		s.noteRemovedLocked(event.Path)
+	}
 	n := s.watches[event.Path]
 	if n == nil {
 		return
 	}
 	delete(s.watches, event.Path)
-	removed := event.Type == zk.EventNodeDeleted
 	for h := range n.holds {
 		delete(h.watching, event.Path)
 		if slices.Contains(h.pathsLocked(), event.Path) {

@@ -89,6 +89,7 @@ type Store struct {
 	work        sync.WaitGroup // calls and background work; mu is held for Add
 	holds       map[holdID]*hold
 	watches     map[string]*watchedNode // by path
+	crowds      map[string]*crowd       // by the path of the container; those that have waiters
 	withoutData map[string]struct{}     // paths of containers that were seen without data
 }
 
@@ -121,6 +122,7 @@ func New(servers []string, opts *Options) (*Store, error) {
 		alarm:       alarm.New(),
 		holds:       make(map[holdID]*hold),
 		watches:     make(map[string]*watchedNode),
+		crowds:      make(map[string]*crowd),
 		withoutData: make(map[string]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())

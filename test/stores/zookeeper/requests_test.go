@@ -8,6 +8,7 @@ import (
 // The kinds of requests.
 const (
 	opDelete   = 2
+	opExists   = 3
 	opGetData  = 4
 	opSync     = 9
 	opPing     = 11
