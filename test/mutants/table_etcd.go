@@ -59,7 +59,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "a watch that was opened again wakes its waiters",
-		file: "etcdlock/watch.go",
+		file: "etcdlock/queue.go",
 		old: `h.position.stale = true
 		}
 		w.wake()`,

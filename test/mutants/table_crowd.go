@@ -1,0 +1,39 @@
+package main
+
+func init() {
+	add(mutant{
+		rule: "the fair callers of a process send a few requests at a time",
+		file: "internal/crowd/crowd.go",
+		old:  "if c.crowd.underWay < MaxRequests {",
+		new:  "if c.crowd.underWay >= 0 {",
+		test: ". TestFairCrowdWaitsInOrder",
+	})
+	add(mutant{
+		rule: "the first of the fair waiters polls for all",
+		file: "wait.go",
+		old:  "n == restInCrowd || !lc.restsInCrowd(delay)",
+		new:  "true",
+		test: ". TestFairCrowdWaitsInOrder",
+	})
+	add(mutant{
+		rule: "fair waiters poll if the first of them gets no answer",
+		file: "wait.go",
+		old:  " && lc.client.clock.NoLaterThanNow()-f.LastAnswer() < 2*delay",
+		new:  "",
+		test: ". TestFairCrowdNoticesAnOutage",
+	})
+	add(mutant{
+		rule: "many waiters of a process share a read of the queue (etcd)",
+		file: "etcdlock/queue.go",
+		old:  "len(nw.waiters) < crowded",
+		new:  "len(nw.waiters) < 1e6",
+		test: "test/stores/etcd TestFairCrowd$",
+	})
+	add(mutant{
+		rule: "many waiters of a process share a read of the queue (ZooKeeper)",
+		file: "zklock/queue.go",
+		old:  "c.waiting < crowded",
+		new:  "c.waiting < 1e6",
+		test: "test/stores/zookeeper TestFairCrowd$",
+	})
+}
