@@ -172,6 +172,7 @@ func (h *hold) attempt(ctx context.Context, limit time.Duration) (sent clock.Ins
 		}
 		h.releaseUnusable() // it ended during the hand-over
 	}
+	h.queueAsPredecessor()
 	req := h.attemptRequest()
 	limited, timer := c.withTimeout(ctx, limit)
 	defer timer.End()
@@ -225,6 +226,9 @@ func (h *hold) startWatchdog(sent clock.Instant) error {
 	c := h.client
 	if slot := h.slot.Load(); slot != nil && !h.wasHandedOver() {
 		slot.State.Taken(sent, &c.slices)
+		if h.refusal.Load() == nil {
+			slot.State.fairWaiters = false
+		}
 		if !c.traits.Local { // nothing waits for the answer of a local store
 			slot.State.Answered(c.clock.NoLaterThanNow())
 		}

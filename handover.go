@@ -38,7 +38,7 @@ func (h *hold) wantedSpan() uint32 {
 	case slot == nil || h.Fixed:
 		return 1
 	case h.group != nil:
-		if wanted = h.group.wantedTokens(); wanted == 1 { // one caller, as in a command
+		if wanted = h.group.wantedTokens(); wanted == 1 && !h.joinedQueue { // one caller, as in a command
 			return 1
 		}
 	case h.acceptsHandOver && h.waitedLocally && h.settings.mode.Limit > 0:

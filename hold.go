@@ -34,7 +34,8 @@ type hold struct {
 	outcome outcomeSignal                    // of the attempts
 
 	received        *handedOver  // by the predecessor, until attempt takes it; nil if it was not handed over
-	acceptsHandOver bool         // not fair, shared or in a batch
+	acceptsHandOver bool         // not WithFair, shared or in a batch
+	joinedQueue     bool         // asks as a fair caller, because fair callers wait: see joinQueue
 	waitedLocally   bool         // for another caller of this process
 	pausing         atomic.Bool  // for other processes, before it has asked the store for anything
 	needsUndo       bool         // an attempt left something in the store, or may still do so
@@ -70,7 +71,7 @@ func (c *Client) newHold(ctx context.Context, name string, s *settings, outer *h
 
 func (h *hold) request() driver.Request {
 	return driver.Request{Name: h.name, Owner: h.Grant.Owner, TTL: h.settings.ttl,
-		Mode: h.settings.mode, Holder: h.holder(), Fair: h.settings.fair, Queue: h.queues()}
+		Mode: h.settings.mode, Holder: h.holder(), Fair: h.isFair(), Queue: h.queues()}
 }
 
 func (h *hold) attemptRequest() driver.Request {
@@ -95,7 +96,10 @@ func (h *hold) queues() bool {
 }
 
 // alwaysQueues reports whether the store keeps a place for h whatever the mode of the holder is.
-func (h *hold) alwaysQueues() bool { return h.settings.fair || h.client.traits.Queues }
+func (h *hold) alwaysQueues() bool { return h.isFair() || h.client.traits.Queues }
+
+// isFair reports whether h asks the store as a fair caller.
+func (h *hold) isFair() bool { return h.settings.fair || h.joinedQueue }
 
 // storedModeLocked returns the mode as the store counts it. h.mu is held.
 func (h *hold) storedModeLocked() driver.Mode {

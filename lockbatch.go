@@ -40,7 +40,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 					_ = b.report(h, nil)
 				}
 				return nil
-			case errors.Is(err, ErrUnsupported):
+			case errors.Is(err, ErrUnsupported), b.mayQueue(b.blocking, err):
 				b.leaveAllBut(nil)
 				return c.acquireInOrder(ctx, holds, b.timeWaited())
 			}

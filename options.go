@@ -95,8 +95,9 @@ func WithWait(limit time.Duration) Option {
 
 // WithFair asks for strict first come, first served among all callers that use
 // WithFair for the name, on all machines. It costs an entry in the store for every
-// waiter, instead of one for all waiters of a process. Callers without WithFair do not
-// queue, so that no order is kept if a name is locked both ways. The error is
+// waiter, instead of one for all waiters of a process. While fair callers wait, callers
+// without WithFair queue with them, one for each process, so that no caller starves. They
+// may take a lock that is free before a fair caller whose turn it is. The error is
 // [ErrUnsupported] if the store has no fair locks.
 func WithFair() Option {
 	return func(s *settings) { s.fair = true }

@@ -111,6 +111,9 @@ func (lc *lockCall) beforeRetry(h *hold, err error) error {
 	if err := lc.noteRefusal(h, refusal); err != nil {
 		return err
 	}
+	if lc.joinQueue(h, refusal) {
+		return nil // the next attempt takes the place
+	}
 	_, err = lc.awaitRelease(h, refusal)
 	return err
 }
@@ -185,7 +188,7 @@ func (lc *lockCall) awaitRelease(h *hold, refusal *driver.HeldError) (subscribed
 // sleepWatched blocks until another attempt of a waiter that has a subscription is worth it.
 func (lc *lockCall) sleepWatched(h *hold, refusal *driver.HeldError) error {
 	for n := 1; ; n++ {
-		delay := lc.watchDelay(refusal)
+		delay := lc.watchDelay(h, refusal)
 		if err := lc.sleep(h, delay); err != nil || lc.woken || n == restInCrowd || !lc.restsInCrowd(delay) {
 			return err
 		}
@@ -254,13 +257,13 @@ func (lc *lockCall) pollDelay(h *hold, refusal *driver.HeldError) time.Duration 
 	if left := refusal.Remaining; left > 0 && left < delay {
 		delay = backoff.Jitter(left) + minPoll
 	}
-	return lc.keepPlace(delay, refusal)
+	return lc.keepPlace(h, delay, refusal)
 }
 
 // watchDelay is how long to sleep without a notification. Even if the store notifies
 // of every change, the waiter polls a few times in a TTL: a server that is down
 // notifies no waiter, and a connection may be dead without a sign of it.
-func (lc *lockCall) watchDelay(refusal *driver.HeldError) time.Duration {
+func (lc *lockCall) watchDelay(h *hold, refusal *driver.HeldError) time.Duration {
 	delay := backoff.Jitter(min(max(lc.settings.ttl/3, minWatchedSleep), maxSleep))
 	if !lc.client.traits.WatchesExpiry {
 		left := refusal.Remaining
@@ -272,16 +275,53 @@ func (lc *lockCall) watchDelay(refusal *driver.HeldError) time.Duration {
 	if lc.client.traits.Queues {
 		return delay // the watch keeps the place
 	}
-	return lc.keepPlace(delay, refusal)
+	return lc.keepPlace(h, delay, refusal)
 }
 
 // keepPlace shortens the delay of a waiter that has a place in the store's queue. The place lasts
-// for a TTL after each attempt.
-func (lc *lockCall) keepPlace(delay time.Duration, refusal *driver.HeldError) time.Duration {
-	if lc.settings.fair || refusal.Mode.Shared {
-		return min(delay, backoff.Jitter(lc.settings.ttl/3))
+// for a PlaceTTL after each attempt.
+func (lc *lockCall) keepPlace(h *hold, delay time.Duration, refusal *driver.HeldError) time.Duration {
+	if h.isFair() || refusal.Mode.Shared {
+		return min(delay, backoff.Jitter(driver.PlaceTTL(lc.settings.ttl)/3))
 	}
 	return delay
+}
+
+// mayQueue reports whether err is a refusal that says that fair callers wait, and h would queue
+// behind them.
+func (lc *lockCall) mayQueue(h *hold, err error) bool {
+	refusal, refused := errors.AsType[*driver.HeldError](err)
+	return refused && refusal.Queued && h.client.traits.Fair && !h.alwaysQueues() && h.settings.waits()
+}
+
+// joinQueue makes h ask as a fair caller from the next attempt on if it is not one yet and fair
+// callers wait, and reports whether it did. Otherwise fair callers, of which one always waits, would
+// have the lock in turn, and the others never. A caller without WithFair keeps its place in the local
+// queue and hands over as always, so that its process takes one turn for a time slice. What the old
+// owner has in the store, such as the place of an exclusive waiter behind shared holders, is released.
+func (lc *lockCall) joinQueue(h *hold, refusal *driver.HeldError) bool {
+	if !h.isFair() {
+		lc.state(h).fairWaiters = refusal.Queued
+	}
+	if !lc.mayQueue(h, refusal) {
+		return false
+	}
+	if h.needsUndo {
+		h.releaseUnusable()
+	}
+	h.Grant.Owner = driver.Owner{}
+	h.joinedQueue = true
+	lc.unsubscribe() // from what the old owner waits for
+	return true
+}
+
+// queueAsPredecessor makes the first attempt of a waiter a fair one if the caller before it in the
+// local queue found fair callers waiting: it would pass them.
+func (h *hold) queueAsPredecessor() {
+	first := h.Grant.Owner == driver.Owner{}
+	if slot := h.slot.Load(); slot != nil && first && slot.State.fairWaiters && h.settings.waits() {
+		h.joinedQueue = true
+	}
 }
 
 // sleep blocks until the waiter is woken, but no longer than limit.

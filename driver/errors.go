@@ -71,6 +71,7 @@ type HeldError struct {
 	Holder    Holder        // zero if unknown
 	Remaining time.Duration // until the lock expires unless renewed; zero if unknown
 	Silent    bool          // this holder's release sends no notification: waiters have to poll
+	Queued    bool          // fair waiters have places: see Request.Fair. False if the request was fair itself
 }
 
 func (e *HeldError) Error() string {

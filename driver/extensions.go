@@ -9,7 +9,9 @@ import (
 // Watcher is implemented by stores that notify waiters. The waiters of other stores poll.
 type Watcher interface {
 	// Watch calls wake whenever another Acquire of req may succeed: the name
-	// was released or broken, or a fair waiter moved to the head of the queue.
+	// was released or broken, or a fair waiter moved to the head of the queue. A waiter that
+	// is not fair is also woken when fair waiters begin to queue, or when the first of them
+	// is served, so that it finds out by HeldError.Queued.
 	// After Watch has returned, no such moment is missed unless the connection
 	// to the store is lost. A needless call of wake is harmless. With
 	// Traits.WatchesExpiry, Watch also calls wake when the lock expires, and

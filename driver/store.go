@@ -90,12 +90,18 @@ type Request struct {
 
 	// Fair asks for the lock in the order of arrival among fair requests.
 	// dlock sets it only for stores with Traits.Fair.
+	//
+	// A request that is not fair takes a free lock also while fair waiters have places, but not a
+	// permit that a fair waiter is to have. If it is refused, a store without Traits.Queues
+	// says by HeldError.Queued that there are such waiters. dlock then waits by a new owner,
+	// whose requests are fair: if any waiter queues, all do, so that none starves.
 	Fair bool
 
 	// Queue says that the caller is a waiter: it will try again with the same owner until it
 	// is granted or gives up with Release. A fair store keeps the owner's
-	// place until then, but at most for TTL after the last attempt, so that a
-	// dead waiter does not block others for long. A fair attempt without Queue
+	// place until then, but at most for PlaceTTL after the last attempt, so that a
+	// dead waiter does not block others for long. Where places end with a session, they may
+	// last as long as it. A fair attempt without Queue
 	// leaves no place behind and fails while the queue is not empty. dlock sets Queue if
 	//   - the request is fair,
 	//   - the store has Traits.Queues, or
@@ -119,6 +125,13 @@ type Request struct {
 	// Lost of its last request counts.
 	Lost func()
 }
+
+// MaxPlaceTTL is the longest time for which a place lasts after an attempt. dlock attempts three
+// times as often, so that only a longer outage costs waiters their places.
+const MaxPlaceTTL = 10 * time.Second
+
+// PlaceTTL returns for how long a place lasts after an attempt with that TTL.
+func PlaceTTL(ttl time.Duration) time.Duration { return min(ttl, MaxPlaceTTL) }
 
 // Grant is a lock that was granted.
 type Grant struct {

@@ -275,6 +275,32 @@ func (s alwaysQueues) Acquire(ctx context.Context, req driver.Request) (driver.G
 	return s.Store.Acquire(ctx, req)
 }
 
+// longPlaces keeps places for as long as the longest TTL that was asked for.
+type longPlaces struct {
+	*memlock.Store
+	longest *shelf[time.Duration]
+}
+
+func (s longPlaces) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	s.longest.put(req.Name, max(s.longest.get(req.Name), req.TTL))
+	grant, err := s.Store.Acquire(ctx, req)
+	if held, ok := errors.AsType[*driver.HeldError](err); ok && held.Token == 0 { // a place refuses it
+		held.Remaining = s.longest.get(req.Name)
+	}
+	return grant, err
+}
+
+// hidesQueue is from before waiters that are not fair were told of a queue.
+type hidesQueue struct{ *memlock.Store }
+
+func (s hidesQueue) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := s.Store.Acquire(ctx, req)
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		held.Queued = false
+	}
+	return grant, err
+}
+
 // holderQueues sends a fair holder that asks again to the end of the queue.
 type holderQueues struct{ *memlock.Store }
 

@@ -154,6 +154,12 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return claimsQueues{m} }},
 	{"an attempt without Queue takes a place", "fair-no-queue",
 		func(m *memlock.Store) driver.Store { return alwaysQueues{m} }},
+	{"a dead waiter keeps its place for the TTL of the lock", "fair-seconds",
+		func(m *memlock.Store) driver.Store { return longPlaces{m, newShelf[time.Duration]()} }},
+	{"a refusal does not say that there is a queue", "fair-queued",
+		func(m *memlock.Store) driver.Store { return hidesQueue{m} }},
+	{"callers that are not fair wait beside the queue", "client-starves",
+		func(m *memlock.Store) driver.Store { return hidesQueue{m} }},
 
 	// Spans of tokens: broken_span_test.go.
 	{"a span is promised and not set aside", "span-after-release",

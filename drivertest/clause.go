@@ -77,6 +77,7 @@ var (
 	needID      = need{"Identifier", offers[driver.Identifier]}
 
 	needFair    = need{"Traits.Fair", func(s *setup) bool { return s.traits.Fair }}
+	needPlaces  = need{"places that expire", func(s *setup) bool { return !s.traits.Queues }}
 	needExpiry  = need{"Traits.WatchesExpiry", func(s *setup) bool { return s.traits.WatchesExpiry }}
 	needQueues  = need{"Traits.Queues", func(s *setup) bool { return s.traits.Queues }}
 	needFencing = need{"Traits.Fencing", func(s *setup) bool { return s.traits.Fencing != driver.FencingNone }}

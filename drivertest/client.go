@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -94,6 +97,21 @@ var clientClauses = []clause{
 		},
 	},
 	{
+		id: "client-starves", needs: []need{needFair},
+		demand: `WithFair: "no caller starves": callers of all kinds that always want the lock all get it`,
+		check: func(p *probe) {
+			fair, limit := dlock.WithFair(), dlock.WithLimit(1)
+			locks := [][]dlock.Option{{fair}, {fair}, nil} // two fair callers alone could always have the lock
+			if p.traits.Shared {
+				locks = append(locks, []dlock.Option{dlock.WithShared()}, []dlock.Option{dlock.WithShared(), fair})
+			}
+			p.nonStarves("lock", locks)
+			if p.traits.Limits {
+				p.nonStarves("permit", [][]dlock.Option{{limit, fair}, {limit, fair}, {limit}})
+			}
+		},
+	},
+	{
 		id:     "client-handover",
 		demand: `Client.Lock: ten clients that all want the lock get it, one at a time, and none waits for ever`,
 		check: func(p *probe) {
@@ -119,6 +137,32 @@ var clientClauses = []clause{
 			}
 		},
 	},
+}
+
+// nonStarves demands that all callers, of two processes, get the lock while the others want it again and
+// again. Each has options of its own.
+func (p *probe) nonStarves(label string, callers [][]dlock.Option) {
+	const grants = 3
+	name, clients := p.name(label), []*dlock.Client{p.client(p.long), p.client(p.long)}
+	var served atomic.Int64
+	p.together(len(callers), func(i int) {
+		defer served.Store(math.MaxInt32) // the others end too, also if it fails
+		for n := 0; int(served.Load()) < len(callers); {
+			limit, start := p.onTime+p.grace, time.Now()
+			lease, err := clients[i%2].Lock(p.ctx, name, append(slices.Clone(callers[i]), dlock.WithWait(limit))...)
+			if err != nil {
+				p.failf("after %d grants caller %d of %q waited for %v: %v", n, i, label, limit, err)
+			}
+			if took := time.Since(start); took > p.onTime {
+				p.slowf("caller %d of %q waited for %v", i, label, took)
+			}
+			p.wait(time.Millisecond)
+			p.unlock(lease)
+			if n++; n == grants {
+				served.Add(1)
+			}
+		}
+	})
 }
 
 // client returns a client with a store of its own.

@@ -65,7 +65,7 @@ var fairClauses = []clause{
 	},
 	{
 		id: "fair-kept", needs: []need{needFair},
-		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt", and for as long as attempts come`,
+		demand: `Request.Queue: the place is kept "at most for PlaceTTL after the last attempt", and for as long as attempts come`,
 		pair: func(p *probe, a, b *peer) {
 			_, grant, first, second := a.holdFairly()
 			first.TTL = p.ttl
@@ -123,7 +123,7 @@ var fairClauses = []clause{
 	},
 	{
 		id: "fair-dead", needs: []need{needFair},
-		demand: `Request.Queue: the place is kept "at most for TTL after the last attempt, so that a dead waiter does not block others for long"`,
+		demand: `Request.Queue: the place is kept "at most for PlaceTTL after the last attempt, so that a dead waiter does not block others for long"`,
 		pair: func(p *probe, a, b *peer) {
 			_, grant, dead, next := a.holdFairly()
 			dead.TTL = p.ttl
@@ -131,6 +131,58 @@ var fairClauses = []clause{
 			b.mustQueue(next)
 			a.released(grant)
 			b.soon(next, fmt.Sprintf("it is free, and the first in the queue has not come for longer than its TTL of %v", p.ttl))
+		},
+	},
+	{
+		id: "fair-seconds", needs: []need{needFair, needPlaces},
+		demand: `Request.Queue: the place is kept "at most for PlaceTTL after the last attempt", however long the TTL of the lock is`,
+		pair: func(p *probe, a, b *peer) {
+			_, grant, dead, next := a.holdFairly()
+			dead.TTL = p.traits.LongestTTL()
+			b.mustQueue(dead)
+			a.released(grant)
+			b.releaseAtEnd(next)
+			_, held := b.try(next)
+			if held == nil {
+				p.slowf("the place of the first in the queue expired")
+			}
+			if limit := driver.PlaceTTL(dead.TTL) + p.slack; held.Remaining <= 0 || held.Remaining > limit {
+				p.failf("a waiter for a lock with a TTL of %v died, and keeps its place for %v; want %v at most", dead.TTL, held.Remaining, limit)
+			}
+		},
+	},
+	{
+		id: "fair-queued", needs: []need{needFair, needPlaces},
+		demand: `Request.Fair: "If it is refused, a store without Traits.Queues says by HeldError.Queued that there are such waiters."`,
+		pair: func(p *probe, a, b *peer) {
+			requests := map[string][]driver.Mode{"lock": {{}}}
+			if p.traits.Shared {
+				requests["lock"] = append(requests["lock"], shared)
+			}
+			if p.traits.Limits {
+				requests["permit"] = []driver.Mode{{Limit: 1}}
+			}
+			for label, modes := range requests {
+				name := p.name(label)
+				queued := func(want bool, because string) {
+					for _, mode := range modes {
+						_, held := b.try(p.in(mode, name))
+						if held == nil || held.Queued != want {
+							p.failf("%s: a request in mode %v got %+v; want a refusal with Queued %v", because, mode, held, want)
+						}
+					}
+				}
+				grant := a.acquire(p.in(modes[0], name))
+				queued(false, "no caller waits")
+				first, second := a.queue(modes[0], name), b.queue(modes[0], name)
+				queued(true, "two fair requests wait")
+				a.released(grant)
+				first.serve()
+				queued(true, "a fair request waits")
+				b.notReleased(driver.Grant{Name: name, Owner: second.req.Owner}, "it only had a place in the queue")
+				queued(false, "all fair requests were served or gave up")
+				first.released(first.grant)
+			}
 		},
 	},
 	{

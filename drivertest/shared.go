@@ -116,7 +116,7 @@ var sharedClauses = []clause{
 	},
 	{
 		id: "shared-writer-gone", needs: []need{needShared},
-		demand: demandWriter + ` Release "also removes the owner's place in the queue", and a place lasts "at most for TTL after the last attempt"`,
+		demand: demandWriter + ` Release "also removes the owner's place in the queue", and a place lasts "at most for PlaceTTL after the last attempt"`,
 		pair: func(p *probe, a, b *peer) {
 			name := p.name("x")
 			reader := a.acquire(p.in(shared, name))

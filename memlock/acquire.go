@@ -55,13 +55,14 @@ func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
 		if req.Queue && (req.Fair || sh.mode.Shared) {
 			s.enqueue(req, now)
 		}
-		return &driver.HeldError{Name: req.Name, Mode: sh.mode, Token: sh.token, Holder: sh.holder, Remaining: sh.expires - now}
+		return &driver.HeldError{Name: req.Name, Mode: sh.mode, Token: sh.token, Holder: sh.holder, Remaining: sh.expires - now,
+			Queued: !req.Fair && s.hasFairWaiters(req.Name, now)}
 	}
 	if p := s.before(l, req, now); p != nil {
 		if req.Queue && req.Fair {
 			s.enqueue(req, now)
 		}
-		return &driver.HeldError{Name: req.Name, Remaining: p.expires - now}
+		return &driver.HeldError{Name: req.Name, Remaining: p.expires - now, Queued: !req.Fair && s.hasFairWaiters(req.Name, now)}
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (s *Store) queue(name string, now time.Duration) []place {
 }
 
 // before returns the place that has to be served before req, or nil. A shared request gives way to
-// exclusive places. Another request gives way only if it is fair, to fair places.
+// exclusive places, and a permit to those that take the last free permit. An exclusive request gives
+// way only if it is fair, to fair places.
 func (s *Store) before(l *lock, req *driver.Request, now time.Duration) *place {
 	queue := s.queue(req.Name, now)
 	free := req.Mode.Limit // permits
@@ -37,7 +38,7 @@ func (s *Store) before(l *lock, req *driver.Request, now time.Duration) *place {
 			return nil
 		case p.mode.Limit != req.Mode.Limit: // it is refused until the lock is free
 		case req.Mode.Limit > 0:
-			if free--; req.Fair && free <= 0 {
+			if free--; free <= 0 {
 				return p
 			}
 		case req.Mode.Shared && !p.mode.Shared:
@@ -51,12 +52,19 @@ func (s *Store) before(l *lock, req *driver.Request, now time.Duration) *place {
 
 // enqueue takes a place for a waiter, or extends the place it has. s.mu is held.
 func (s *Store) enqueue(req *driver.Request, now time.Duration) {
-	queue := s.queue(req.Name, now)
+	queue, expires := s.queue(req.Name, now), now+driver.PlaceTTL(req.TTL)
 	if i := indexOf(queue, req.Owner); i >= 0 {
-		queue[i].expires = max(queue[i].expires, now+req.TTL)
-	} else {
-		s.queues[req.Name] = append(queue, place{req.Owner, req.Mode, req.Fair, now + req.TTL})
+		queue[i].expires = max(queue[i].expires, expires)
+		return
 	}
+	if req.Fair && !s.hasFairWaiters(req.Name, now) {
+		defer s.wakeUnfair(req.Name)
+	}
+	s.queues[req.Name] = append(queue, place{req.Owner, req.Mode, req.Fair, expires})
+}
+
+func (s *Store) hasFairWaiters(name string, now time.Duration) bool {
+	return slices.ContainsFunc(s.queue(name, now), func(p place) bool { return p.fair })
 }
 
 // dequeue removes the owner's place, and reports whether there was one. s.mu is held.

@@ -28,6 +28,16 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	}, nil
 }
 
+// wakeUnfair wakes the waiters that are not fair, so that they queue behind the first fair waiter.
+// s.mu is held.
+func (s *Store) wakeUnfair(name string) {
+	for _, sub := range s.waiters.Of(name) {
+		if !sub.req.Fair {
+			sub.wake()
+		}
+	}
+}
+
 // wake wakes the waiters for which another attempt is worth it: those that need not give way
 // to a place in the queue. s.mu is held, so that no call comes after stop.
 func (s *Store) wake(name string) {

@@ -111,7 +111,7 @@ func (s *Store) acquireAnyMode(ctx context.Context, key string, req *driver.Requ
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireAnyMode, keys,
 		millis(req.TTL), req.Owner.Hex(), req.Floor, spanOf(req), holder,
-		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key))
+		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key), millis(driver.PlaceTTL(req.TTL)))
 	token, err := s.readToken(req, reply, sent, err)
 	if err != nil && req.Queue && !req.Fair && req.Mode == (driver.Mode{}) && mayHavePlace(err) {
 		s.writerPlaces.add(req.Owner, 1, req.TTL)
@@ -214,7 +214,7 @@ func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 	return replies[0] == int64(1), replies[1] == "OK", err
 }
 
-// heldBy reads {holder value, remaining, position, mode, java_rw}. The last two may be missing.
+// heldBy reads {holder value, remaining, position, mode, java_rw, queued}. The last three may be missing.
 func (s *Store) heldBy(req *driver.Request, reply any) error {
 	fields, _ := reply.([]any)
 	if len(fields) < 2 {
@@ -234,6 +234,7 @@ func (s *Store) heldBy(req *driver.Request, reply any) error {
 	if len(fields) > 4 && fields[4] == int64(1) {
 		s.watches.noteJavaRW(req.Name)
 	}
+	held.Queued = !req.Fair && len(fields) > 5 && fields[5] == int64(1)
 	return held
 }
 

@@ -37,12 +37,7 @@ func parseToken(text string) (uint64, error) {
 }
 
 // spanOf returns how many tokens a request gets.
-func spanOf(req *driver.Request) uint64 {
-	if req.Fair {
-		return 1
-	}
-	return max(1, req.Span)
-}
+func spanOf(req *driver.Request) uint64 { return max(1, req.Span) }
 
 // lastOfSpan returns the last token of a grant, which is the one that the server keeps.
 func lastOfSpan(grant driver.Grant) uint64 { return grant.Token + max(1, grant.Span) - 1 }

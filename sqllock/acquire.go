@@ -100,12 +100,12 @@ func (s *Store) runAcquire(ctx context.Context, run statement.Runner, req *drive
 
 // readVersion returns a row's version, zero if the row does not exist, or why req is refused.
 func readVersion(ctx context.Context, run statement.Runner, req *driver.Request) (version int64, err error) {
-	lock, _, err := readRow(ctx, run, statement.ReadRow, req)
+	lock, before, err := readRow(ctx, run, statement.ReadRow, req)
 	if err != nil || lock == nil {
 		return 0, err
 	}
 	if lock.Of(req.Owner.Hex()) == nil {
-		err = refusal(req, lock)
+		err = refusal(req, lock, before.fair)
 	}
 	return lock.Row().Token, err
 }
@@ -127,12 +127,13 @@ func blocker(ctx context.Context, run statement.Runner, req *driver.Request) err
 	}
 	var token, ms int64
 	var holder string
-	err := run.One(ctx, statement.Blocker, []any{req.Name, req.Owner.Hex()}, &token, &holder, &ms)
+	var queued bool
+	err := run.One(ctx, statement.Blocker, []any{req.Name, req.Owner.Hex()}, &token, &holder, &ms, &queued)
 	switch {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return err
 	case token != 0:
-		return refusal(req, share.DecodeHeld(token, holder, 0, ms))
+		return refusal(req, share.DecodeHeld(token, holder, 0, ms), queued)
 	case req.Fair && ms != 0:
 		return &driver.HeldError{Name: req.Name, Remaining: remaining(ms)}
 	}

@@ -93,7 +93,7 @@ func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*d
 		}
 		err := shareRefusal(req, lock, before[req.Name])
 		if err == nil && req.Mode == (driver.Mode{}) && lock.Mode != req.Mode {
-			err = refusal(req, lock) // a share of the owner's own
+			err = refusal(req, lock, before[req.Name].fair) // a share of the owner's own
 		}
 		if err != nil {
 			return nil, nil, err
@@ -121,7 +121,7 @@ func lockAll(ctx context.Context, run statement.Runner, reqs []*driver.Request) 
 		var row share.Row
 		var owner sql.NullString
 		var b placesBefore
-		if err := scan(&name, &row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &b.count, &b.remaining); err != nil {
+		if err := scan(&name, &row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &b.count, &b.remaining, &b.fair); err != nil {
 			return err
 		}
 		row.Owner = owner.String

@@ -51,13 +51,13 @@ func otherPlaces(owner driver.Owner) (first, last string) {
 	return short + ":", short + ":~"
 }
 
-// kindBefore returns the kind of the places that a request gives way to. A fair permit gives way
-// to permits, and a shared request to exclusive ones.
+// kindBefore returns the kind of the places that a request gives way to. A permit gives way to
+// permits, and a shared request to exclusive ones.
 func kindBefore(req *driver.Request) string {
 	switch {
 	case req.Mode.Shared:
 		return kindExclusive
-	case req.Fair:
+	case req.Fair || req.Mode.Limit > 0:
 		return kindOf(req.Mode)
 	}
 	return ""
@@ -109,7 +109,7 @@ func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver
 	switch {
 	case err != nil:
 		if req.Queue {
-			s.places.Add(req.Name, place, req.TTL, err)
+			s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), err)
 		}
 		return driver.Grant{}, err
 	case refusal == nil:
@@ -119,7 +119,7 @@ func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver
 	}
 	s.refused.Put(req.Name, true)
 	if keepsPlace(&req, refusal) && !young {
-		s.places.Add(req.Name, place, req.TTL, nil)
+		s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), nil)
 	}
 	return driver.Grant{}, refusal
 }
@@ -139,7 +139,7 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: s.dialect.prefersTx, Run: func(ctx context.Context, run statement.Runner) error {
 		return takePlace(ctx, run, req)
 	}})
-	s.places.Add(req.Name, place, req.TTL, err) // so that a place is deleted when the lock is granted
+	s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), err) // so that a place is deleted when the lock is granted
 	return cmp.Or(err, refusal)
 }
 
@@ -153,7 +153,7 @@ func takePlace(ctx context.Context, run statement.Runner, req *driver.Request) e
 	if req.Fair && req.Mode.Limit == 0 { // permits do not block fair exclusive requests
 		fair = 1
 	}
-	_, err := run.Exec(ctx, statement.Enqueue, req.Name, placeText(req), millis(req.TTL), fair)
+	_, err := run.Exec(ctx, statement.Enqueue, req.Name, placeText(req), millis(driver.PlaceTTL(req.TTL)), fair)
 	return err
 }
 

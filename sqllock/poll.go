@@ -184,6 +184,9 @@ func (s *Store) wakeSharesLocked(p *polledShares, result *notify.Result) {
 		free := w.req.Mode.Limit - len(p.lock.Shares)
 		if before := p.before(w, free); before != nil {
 			result.ExpiresIn(remaining(before.remaining))
+			if fair := before.fair || w.req.Mode.Limit > 0; fair && !w.req.Fair {
+				w.wake() // to find out that there is a queue
+			}
 			continue
 		}
 		if w.req.Mode.Limit > 0 && woken >= free {

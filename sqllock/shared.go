@@ -49,6 +49,7 @@ func admit(req *driver.Request, lock *share.Lock) (token uint64, err error) {
 type placesBefore struct {
 	count     int
 	remaining int64 // milliseconds until the first of them expires
+	fair      bool  // fair waiters have places, which may be of another kind
 }
 
 // shareRefusal returns why a shared lock or a permit cannot be granted, or nil if it can.
@@ -56,17 +57,18 @@ func shareRefusal(req *driver.Request, lock *share.Lock, before placesBefore) er
 	if lock.Of(req.Owner.Hex()) != nil {
 		return nil
 	}
-	if err := refusal(req, lock); err != nil {
+	if err := refusal(req, lock, before.fair); err != nil {
 		return err
 	}
 	if before.count > max(0, req.Mode.Limit-len(lock.Shares)-1) {
-		return &driver.HeldError{Name: req.Name, Remaining: remaining(before.remaining)}
+		return &driver.HeldError{Name: req.Name, Remaining: remaining(before.remaining), Queued: !req.Fair && before.fair}
 	}
 	return nil
 }
 
-// refusal returns the error for a request that the holders of the lock exclude, or nil.
-func refusal(req *driver.Request, lock *share.Lock) error {
+// refusal returns the error for a request that the holders of the lock exclude, or nil. queued says
+// whether fair waiters have places.
+func refusal(req *driver.Request, lock *share.Lock, queued bool) error {
 	h := lock.Excluding(req.Mode)
 	switch {
 	case h == nil:
@@ -74,7 +76,8 @@ func refusal(req *driver.Request, lock *share.Lock) error {
 	case lock.Mode.Limit != req.Mode.Limit:
 		return &driver.ModeError{Name: req.Name, Mode: lock.Mode}
 	}
-	return &driver.HeldError{Name: req.Name, Token: uint64(h.Token), Mode: lock.Mode, Holder: h.Holder, Remaining: remaining(lock.Remaining(h))}
+	return &driver.HeldError{Name: req.Name, Token: uint64(h.Token), Mode: lock.Mode, Holder: h.Holder,
+		Remaining: remaining(lock.Remaining(h)), Queued: !req.Fair && queued}
 }
 
 func isRefusal(err error) bool {
@@ -102,7 +105,7 @@ func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *dr
 	var owner sql.NullString
 	var before placesBefore
 	err := run.One(ctx, id, []any{req.Name, placeText(req), kindBefore(req)},
-		&row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &before.count, &before.remaining)
+		&row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &before.count, &before.remaining, &before.fair)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, placesBefore{}, nil

@@ -92,7 +92,7 @@ func (s *Store) keepPlace(ctx context.Context, req *driver.Request, refusal erro
 	if !ok || !held.Mode.Shared || !req.Queue || !s.offersShared() || ctx.Err() != nil { // its Release may have come before
 		return refusal
 	}
-	until := time.Now().Add(req.TTL)
+	until := time.Now().Add(driver.PlaceTTL(req.TTL))
 	s.mu.Lock()
 	p := s.places[req.Name]
 	if p == nil {

@@ -12,7 +12,7 @@ local names = math.floor(#KEYS / 2)
 for i = 1, names do
 	local value, mode, java_rw = holder_of(KEYS[2 * i - 1])
 	if value and not starts_with(value, ARGV[3 * i + 2] .. ':') then
-		return {value, redis.call('pttl', KEYS[2 * i - 1]), i, mode, java_rw}
+		return {value, redis.call('pttl', KEYS[2 * i - 1]), i, mode, java_rw, has_queue(KEYS[2 * i - 1])}
 	end
 	values[i] = value
 end

@@ -19,6 +19,9 @@ end
 -- holder_of returns the holder value, or false.
 local holder_of = value_of
 
+-- has_queue: there are no fair waiters.
+local function has_queue() end
+
 -- renew starts the TTL of a lock with that prefix of the holder value again, and reports whether
 -- there is one.
 local function renew(lock, prefix, ttl)

@@ -36,6 +36,14 @@ local function share_key(lock, id, count)
 	return lock .. ':' .. id .. ':rwlock_timeout:' .. count
 end
 
+-- has_queue returns 1 if a waiter may have a place in the queue of fair waiters, otherwise 0.
+local function has_queue(lock)
+	if not string.find(lock, '{', 1, true) then
+		lock = '{' .. lock .. '}'
+	end
+	return redis.call('exists', 'redisson_lock_queue:' .. lock)
+end
+
 -- is_own reports whether dlock wrote the ID of a share.
 local function is_own(id)
 	return #id == 32 and not string.find(id, '%X')

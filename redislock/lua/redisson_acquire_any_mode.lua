@@ -1,13 +1,15 @@
 -- KEYS: lock, counter, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: ttl, owner, floor, span, holder, mode, fair, queues, place, channel.
+-- ARGV: ttl, owner, floor, span, holder, mode, fair, queues, place, channel, TTL of the place.
 -- Acquires a lock in any mode: 'write', 'read' or a limit. Returns {clock, last token}. A refusal
--- is {holder value, remaining, position, mode, java_rw}. The mode is that of the holder, or empty
--- if a place in the queue is in the way. java_rw is 1 if Java's RReadWriteLock is a holder.
+-- is {holder value, remaining, position, mode, java_rw, queued}. The mode is that of the holder, or
+-- empty if a place in the queue is in the way. java_rw is 1 if Java's RReadWriteLock is a holder,
+-- and queued is 1 if a waiter may have a place in the queue.
 --
 -- Exclusive requests that are not fair and that shared holders refuse have a place in writers, a
 -- sorted set of owners by the expiry of their places.
 local lock, counter, queue, timeouts, writers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ttl, owner, want, fair, queues, place = ARGV[1], ARGV[2], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', ARGV[9]
+local place_ttl = ARGV[11]
 local clock_now = clock()
 local now = math.floor(clock_now / 1000)
 local mode = mode_of(lock)
@@ -53,7 +55,7 @@ if not refused_by and want == 'read' then
 		first, expiry = writer[1], tonumber(writer[2])
 	end
 end
-if not refused_by and not first and (fair or want == 'read') then
+if not refused_by and not first and (fair or want ~= 'write') then
 	-- The search ends at the request's own place, or at one that has to be served before: for an
 	-- exclusive request any exclusive or shared place, for a shared one an exclusive place, and for
 	-- a permit the place that takes the last free permit.
@@ -101,7 +103,7 @@ if not refused_by and not first then
 	return {digits(clock_now), token}
 end
 
-local refusal = {refused_by or '', remaining, 1, refused_by and mode or '', java_rw}
+local refusal = {refused_by or '', remaining, 1, refused_by and mode or '', java_rw, redis.call('exists', queue)}
 if not refused_by then
 	refusal[2] = math.max(1, math.ceil(expiry - now))
 end
@@ -111,13 +113,13 @@ end
 if not fair then
 	if want == 'write' and mode == 'read' then
 		redis.call('zremrangebyscore', writers, 0, now)
-		redis.call('zadd', writers, 'GT', digits(now + ttl), owner)
-		prolong(writers, ttl)
+		redis.call('zadd', writers, 'GT', digits(now + place_ttl), owner)
+		prolong(writers, place_ttl)
 	end
 	return refusal
 end
 
--- A place lasts for a TTL after the last attempt, plus what Redisson will subtract for each of
+-- A place lasts for place_ttl after the last attempt, plus what Redisson will subtract for each of
 -- its waiters ahead.
 local ahead, placed = 0, false
 for _, id in ipairs(redis.call('lrange', queue, 0, 99)) do
@@ -129,10 +131,12 @@ for _, id in ipairs(redis.call('lrange', queue, 0, 99)) do
 		ahead = ahead + 1
 	end
 end
-redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), place)
+redis.call('zadd', timeouts, digits(now + place_ttl + ahead * FOREIGN_WAIT), place)
 -- Only the list decides whether the owner has a place: the set may have lost or kept it.
 if not placed and not redis.call('lpos', queue, place) then
-	redis.call('rpush', queue, place)
+	if redis.call('rpush', queue, place) == 1 then
+		publish(ARGV[10]) -- so that waiters that are not fair find out that there is a queue
+	end
 end
 -- If all waiters die, the queue expires.
 local last = redis.call('zrange', timeouts, -1, -1, 'WITHSCORES')[2]

@@ -22,8 +22,10 @@ if left ~= -2 then
 		end
 		return string.match(value, ':(%d+):')
 	end
-	-- The last number is is_java_rw: there is a mode, and dlock did not write the holder value.
-	return {value, left, 1, 'write', #fields > 2 and not string.find(value, '{', 1, true) and 1 or 0}
+	-- As is_java_rw: there is a mode, and dlock did not write the holder value. Then as has_queue.
+	local java_rw = #fields > 2 and not string.find(value, '{', 1, true) and 1 or 0
+	local tagged = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+	return {value, left, 1, 'write', java_rw, redis.call('exists', 'redisson_lock_queue:' .. tagged)}
 end
 local before = redis.call('set', counter, token, 'GET')
 local next = (tonumber(before or 0) or 0) + tonumber(ARGV[5])

@@ -187,7 +187,7 @@ func init() {
 		rule: "a waiter tries again after it has subscribed",
 		file: "wait.go",
 		old:  "	return true, nil\n",
-		new:  "	return false, lc.sleep(h, lc.watchDelay(refusal))\n",
+		new:  "	return false, lc.sleep(h, lc.watchDelay(h, refusal))\n",
 		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
 	})
 	add(mutant{

@@ -149,6 +149,27 @@ func init() {
 		test: ". TestUnlockOfAMemberReportsALoss",
 	})
 	add(mutant{
+		rule: "a waiter queues behind fair waiters",
+		file: "wait.go",
+		old:  "return refused && refusal.Queued && ",
+		new:  "return false && refused && refusal.Queued && ",
+		test: ". TestNoKindOfWaiterStarves",
+	})
+	add(mutant{
+		rule: "the next caller of a process queues behind fair waiters",
+		file: "wait.go",
+		old:  "first && slot.State.fairWaiters && ",
+		new:  "first && false && ",
+		test: ". TestNextCallerOfAProcessQueues",
+	})
+	add(mutant{
+		rule: "the first place of a fair waiter wakes the other waiters",
+		file: "redislock/lua/redisson_acquire_any_mode.lua",
+		old:  "if redis.call('rpush', queue, place) == 1 then",
+		new:  "if redis.call('rpush', queue, place) == 0 then",
+		test: "test/stores/redis TestFairCallersDoNotStarveOthers",
+	})
+	add(mutant{
 		rule: "a LockAll that shared holders refuse has no place to give up",
 		file: "lockbatch.go",
 		old:  "h.noteFailure(reqs[i].Queue, err)",

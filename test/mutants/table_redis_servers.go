@@ -11,10 +11,10 @@ func init() {
 	add(mutant{
 		rule: "a waiter whose place was removed gets another one",
 		file: "redislock/lua/redisson_acquire_any_mode.lua",
-		old: `redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), place)
+		old: `redis.call('zadd', timeouts, digits(now + place_ttl + ahead * FOREIGN_WAIT), place)
 -- Only the list decides whether the owner has a place: the set may have lost or kept it.
 if not placed and not redis.call('lpos', queue, place) then`,
-		new:  `if redis.call('zadd', timeouts, digits(now + ttl + ahead * FOREIGN_WAIT), place) == 1 then`,
+		new:  `if redis.call('zadd', timeouts, digits(now + place_ttl + ahead * FOREIGN_WAIT), place) == 1 then`,
 		test: "test/stores/redis TestWaiterWithTornPlaceIsServedOnce",
 	})
 	add(mutant{

@@ -1,7 +1,7 @@
 // Package places remembers the places in queues that a store wrote recently, so that a single
 // waiter renews the places of all.
 //
-// A place lasts for one TTL after the last attempt of its owner. If each waiter wrote its own
+// A place lasts for a driver.PlaceTTL after the last attempt of its owner. If each waiter wrote its own
 // place, a crowd of waiters would keep the one writer of SQLite busy until places expire.
 package places
 

@@ -26,7 +26,7 @@ const (
 	InsertFree            // name: a row without an owner, if there is none
 	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
 	// is another owner and the lock is not the owner's.
-	Blocker     // name, owner -> token, holder, remaining
+	Blocker     // name, owner -> token, holder, remaining, whether fair waiters have places
 	Renew       // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	RenewAtOnce // the same, and fails on a server if a row is locked
 	Renewed     // the same list -> name, owner of each that is held; empty where Renew returns rows
@@ -37,7 +37,7 @@ const (
 	List        // first name, limit -> name, token, holder, since, remaining, waiters
 	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
 	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
-	ReadRow  // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry
+	ReadRow  // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
 	LockRow  // the same in a transaction, and keeps the row from changing until it ends
 	ReadRows // [name] -> name and the columns of ReadRow from token to now
 	LockRows // the same, and keeps the rows from changing; without rows that are locked
@@ -90,10 +90,13 @@ const (
 	before  = ` FROM {queue} WHERE name = ?1:text AND expires > {now}
 	AND (substr(owner, 23) = ?3:text OR ?3:text = ':w' AND {fair} AND substr(owner, 23, 1) <> ':')
 	AND seq < coalesce((SELECT p.seq FROM {queue} AS p WHERE p.name = ?1:text AND p.owner = ?2:text AND p.expires > {now}), 9223372036854775807)`
+	// queued is 1 if a fair waiter has a place, otherwise 0.
+	queued = `(SELECT count(*) FROM (SELECT 1 FROM {queue} WHERE name = ?1:text AND expires > {now}
+	AND ({fair} OR substr(owner, 23, 1) = ':' AND substr(owner, 23) <> ':w') LIMIT 1) AS f)`
 	ofOwner = `(owner = ?2:text OR owner BETWEEN ?3:text AND ?4:text)`
 	saveRow = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
 
-	placesBefore = `(SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `)`
+	placesBefore = `(SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `), ` + queued
 	rowAndPlaces = `SELECT ` + row + `, ` + placesBefore + ` FROM {locks} AS l`
 	// A time in the future is one from before the clock stepped back.
 	longAgo = `(value <= {now} - ?1:int OR value > {now})`
@@ -103,8 +106,8 @@ const (
 
 // commonTexts are the statements of which the dialects write no more than words differently.
 var commonTexts = texts{
-	Blocker: `SELECT token, holder, expires - {now} FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
-UNION ALL SELECT 0, {noholder}, remaining FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
+	Blocker: `SELECT token, holder, expires - {now}, ` + queued + ` FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
+UNION ALL SELECT 0, {noholder}, remaining, 1 FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
 	AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
