@@ -100,4 +100,11 @@ func init() {
 		new:  "r.underway > 0",
 		test: "internal/attempts TestReleaseOfGrantedLockDoesNotWait",
 	})
+	add(mutant{
+		rule: "Close gives back what is held",
+		file: "close.go",
+		old:  "err = h.tryReleaseOrHandOver(context.Background());",
+		new:  "err = context.Background().Err();",
+		test: ". TestCloseReleasesAllLocks",
+	})
 }
