@@ -67,9 +67,12 @@ func (q *Query) Arrange(args ...any) []any {
 	return arranged
 }
 
+// plain are texts that need no escape in any mode of MySQL, and are no NULL.
+var plain = regexp.MustCompile(`^[ -&(-\[\]-~]+$`)
+
 // WithLiterals returns the text of MySQL with the arguments in it: parameters cost a round trip more, and
-// one of the prepared statements that the server has for all clients together. A text is written as bytes, so
-// that it means the same whatever the settings of the connection are.
+// one of the prepared statements that the server has for all clients together. A text is a string of bytes, in
+// hexadecimal digits unless it means the same whatever the settings of the connection are.
 func (q Query) WithLiterals(args ...any) string {
 	var b strings.Builder
 	for i, part := range strings.Split(q.Text, "?") {
@@ -81,7 +84,11 @@ func (q Query) WithLiterals(args ...any) string {
 			}
 			switch value := value.(type) {
 			case string:
-				fmt.Fprintf(&b, "x'%x'", value)
+				if plain.MatchString(value) {
+					fmt.Fprintf(&b, "_binary'%s'", value)
+				} else {
+					fmt.Fprintf(&b, "x'%x'", value)
+				}
 			case nil:
 				b.WriteString("NULL")
 			default:

@@ -22,3 +22,15 @@ func TestParameterForms(t *testing.T) {
 		t.Errorf("a statement without arguments gets %v", got)
 	}
 }
+
+// TestLiterals: a text that could end its literal, or whose meaning depends on a setting, is written in digits.
+func TestLiterals(t *testing.T) {
+	q := positional(`SELECT ?2, ?1:text, ?1:text, ?3:int`)
+	for text, want := range map[string]string{
+		`["a",1]`: `_binary'["a",1]'`, "": `x''`, `it's`: `x'69742773'`, `a\b`: `x'615c62'`, "ü": `x'c3bc'`, "a\n": `x'610a'`,
+	} {
+		if got := q.WithLiterals(text, nil, int64(7)); got != "SELECT NULL, "+want+", "+want+", 7" {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
