@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,8 +42,12 @@ func (s target) waiting(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("name/%d", i)
 	}
-	leases, err := holder.LockAll(within(t), names, dlock.WithTTL(10*time.Minute))
-	check(t, err)
+	var held []*dlock.Leases
+	for some := range slices.Chunk(names, 500) { // LockAll takes no more
+		leases, err := holder.LockAll(within(t), some, dlock.WithTTL(10*time.Minute))
+		check(t, err)
+		held = append(held, leases)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	turns := make([]<-chan error, len(names))
@@ -54,7 +59,9 @@ func (s target) waiting(t *testing.T) {
 	if rate := s.calmRate(t, s.admin(t), user); rate > s.waiterRate {
 		t.Errorf("%.1f statements a second for %d waiters, want %.1f at most", rate, waitedNames, s.waiterRate)
 	}
-	check(t, leases.Unlock(t.Context()))
+	for _, leases := range held {
+		check(t, leases.Unlock(t.Context()))
+	}
 	for i, turn := range turns {
 		check(t, await.Event(t, turn, fmt.Sprintf("the wake-up of waiter %d", i)))
 	}
