@@ -95,10 +95,12 @@ func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*d
 		if err == nil && req.Mode == (driver.Mode{}) && lock.Mode != req.Mode {
 			err = refusal(req, lock, before[req.Name].fair) // a share of the owner's own
 		}
+		if err == nil {
+			tokens[req.Name], err = admit(req, lock)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
-		tokens[req.Name] = uint64(lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, int64(max(1, req.Span)), millis(req.TTL)))
 		row := lock.Row()
 		rows = append(rows, [6]any{req.Name, row.Token, row.Owner, row.Since, row.Expires, row.Holder})
 	}
