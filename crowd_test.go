@@ -43,8 +43,28 @@ func (q *queueServer) Acquire(ctx context.Context, req driver.Request) (driver.G
 	case <-ctx.Done():
 		return driver.Grant{}, errors.Join(driver.ErrUnreachable, context.Cause(ctx))
 	}
-	req.TTL = 100 * time.Hour // for the place, which needs no attempts
 	return q.Store.Acquire(ctx, req)
+}
+
+func (q *queueServer) Watch(ctx context.Context, req driver.Request, wake func()) (func(), error) {
+	stop, err := q.Store.Watch(ctx, req, wake)
+	if err != nil {
+		return nil, err
+	}
+	place := time.NewTicker(driver.PlaceTTL(req.TTL) * 9 / 10)
+	watching, end := context.WithCancel(context.Background())
+	go func() {
+		for {
+			select {
+			case <-place.C:
+				_, _ = q.Store.Acquire(watching, req)
+			case <-watching.Done():
+				place.Stop()
+				return
+			}
+		}
+	}()
+	return func() { end(); stop() }, nil
 }
 
 // gather starts fair callers, one after the other, while another process holds the lock.
