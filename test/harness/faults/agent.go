@@ -63,17 +63,19 @@ func (a answer) mustEndBefore(t testing.TB, granted int64) {
 
 // classify returns a word for an error, which can be sent through a pipe.
 func classify(err error) string {
-	for word, sentinel := range map[string]error{
-		"held": dlock.ErrHeld, "not held": dlock.ErrNotHeld, "unreachable": dlock.ErrUnreachable, "cancelled": context.Canceled,
-	} {
-		if errors.Is(err, sentinel) {
-			return word
-		}
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, dlock.ErrHeld):
+		return "held"
+	case errors.Is(err, dlock.ErrNotHeld): // it may wrap why no renewal succeeded: ErrUnreachable
+		return "not held"
+	case errors.Is(err, dlock.ErrUnreachable):
+		return "unreachable"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
 	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
+	return err.Error()
 }
 
 // RunAgent executes orders from standard input until the input ends, and returns the
