@@ -89,8 +89,8 @@ const (
 	AND (substr(owner, 23) = ?3:text OR ?3:text = ':w' AND {fair} AND substr(owner, 23, 1) <> ':')
 	AND seq < coalesce((SELECT p.seq FROM {queue} AS p WHERE p.name = ?1:text AND p.owner = ?2:text AND p.expires > {now}), 9223372036854775807)`
 	// queued is 1 if a fair waiter has a place, otherwise 0.
-	queued = `(SELECT count(*) FROM (SELECT 1 FROM {queue} WHERE name = ?1:text AND expires > {now}
-	AND ({fair} OR substr(owner, 23, 1) = ':' AND substr(owner, 23) <> ':w') LIMIT 1) AS f)`
+	queued = `CASE WHEN EXISTS (SELECT 1 FROM {queue} WHERE name = ?1:text AND expires > {now}
+	AND ({fair} OR substr(owner, 23, 1) = ':' AND substr(owner, 23) <> ':w')) THEN 1 ELSE 0 END`
 	ofOwner = `(owner = ?2:text OR owner BETWEEN ?3:text AND ?4:text)`
 	saveRow = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
 
