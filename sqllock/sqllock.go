@@ -207,7 +207,7 @@ func (s *Store) Close() (err error) {
 		return nil
 	}
 	if s.owned != nil {
-		defer func() { err = errors.Join(err, s.owned.Close()) }()
+		defer func() { err = errors.Join(err, sqldb.ClosePool(s.owned)) }()
 	}
 	s.waiters.close()
 	close(s.closing)

@@ -182,7 +182,7 @@ func (s *Store) Close() error {
 	_, _ = detach.Call(ctx, detach.Go, func() error { s.work.Wait(); return nil })
 	s.workers.Close()
 	if s.owned != nil {
-		return s.owned.Close()
+		return sqldb.ClosePool(s.owned)
 	}
 	return nil
 }

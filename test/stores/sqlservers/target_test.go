@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/sqldb"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -118,7 +119,7 @@ type owning struct {
 	db *sql.DB
 }
 
-func (o owning) Close() error { return errors.Join(o.Store.Close(), o.db.Close()) }
+func (o owning) Close() error { return errors.Join(o.Store.Close(), sqldb.ClosePool(o.db)) }
 
 // storeSoon is store for a process that is started in the middle of a fault.
 func (s target) storeSoon(ctx context.Context) (store driver.Store, err error) {
