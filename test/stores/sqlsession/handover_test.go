@@ -20,8 +20,16 @@ func TestNoHandOverOfALostLock(t *testing.T) {
 		client := dlock.New(s.store(t, s.openDB(t, p.Addr())), nil)
 		defer client.Close()
 		rival := s.store(t, s.open(t))
+		acquire := func(until string) (grant driver.Grant) {
+			await.Until(t, until, func() bool {
+				var err error
+				grant, err = rival.Acquire(t.Context(), request("x"))
+				return err == nil
+			})
+			return grant
+		}
 		for range 2 {
-			blocker := mustAcquire(t, rival, request("x"))
+			blocker := acquire("the attempts of the last round are undone")
 			leases := make(chan *dlock.Lease, 2)
 			ctx, leave := context.WithCancel(t.Context())
 			for range 2 {
@@ -39,12 +47,7 @@ func TestNoHandOverOfALostLock(t *testing.T) {
 			}
 			first := await.Event(t, leases, "the lock")
 			p.Reset()
-			var taken driver.Grant
-			await.Until(t, "the lock of the broken connection is free", func() (free bool) {
-				grant, err := rival.Acquire(t.Context(), request("x"))
-				taken = grant
-				return err == nil
-			})
+			taken := acquire("the lock of the broken connection is free")
 			_ = first.Unlock(t.Context()) // which finds that it is lost
 			select {
 			case lease := <-leases:
