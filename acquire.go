@@ -122,7 +122,8 @@ func (lc *lockCall) beginRequest() error {
 
 func (lc *lockCall) waitInLine(q *crowd.Request) error {
 	c := lc.client
-	since := c.clock.NoLaterThanNow() // when the store last answered, at the earliest
+	entered := c.clock.NoLaterThanNow()
+	since := entered // when the store last answered, at the earliest
 	silence := time.NewTimer(c.requestTimeout)
 	defer silence.Stop()
 	for {
@@ -130,6 +131,10 @@ func (lc *lockCall) waitInLine(q *crowd.Request) error {
 		case <-q.Admitted:
 			return nil
 		case <-lc.ctx.Done():
+			since = max(since, lc.fair.LastAnswer())
+			if since == entered || c.clock.NoLaterThanNow()-since >= maxHolderAge { // else callers ahead are served
+				lc.noteGivenUp(errNoOutcome, &lc.ownState, since)
+			}
 			return errLeftLine
 		case <-c.calls.closing:
 			return ErrClosed
@@ -147,16 +152,8 @@ func (lc *lockCall) waitInLine(q *crowd.Request) error {
 // endRequest ends a request that failed with err, or succeeded.
 func (lc *lockCall) endRequest(err error) {
 	if lc.fair != nil {
-		lc.fair.End(!errors.Is(err, ErrUnreachable), lc.client.clock.NoLaterThanNow())
+		lc.fair.End(isAnswer(lc.ctx, err), lc.client.clock.NoLaterThanNow())
 	}
-}
-
-// leftLine returns the error of a caller whose context ended in the line.
-func (lc *lockCall) leftLine(h *hold) error {
-	if lc.fair.LastAnswer() < lc.waitingSince {
-		lc.failure = errNoOutcome
-	}
-	return lc.giveUpError(h, nil)
 }
 
 // attempt makes one attempt, and returns the instant of sending. If the predecessor in the
@@ -283,8 +280,9 @@ func releaseUndelivered(cause error, holds ...*hold) {
 	wg.Wait()
 }
 
-// releaseUnusable releases a grant that was handed over to h but cannot be used. h gets a new owner:
-// to the old one the store could grant the tokens that earlier leases have used.
+// releaseUnusable releases what h cannot use: a grant that was handed over to it too late, or what its
+// attempts so far may have left in the store. h gets a new owner: to the old one the store could grant
+// tokens that earlier leases have used.
 func (h *hold) releaseUnusable() {
 	h.client.releaseInBackground(h.Grant, h.client.requestTimeout)
 	h.Grant, h.token, h.needsUndo = driver.Grant{Name: h.name}, 0, false

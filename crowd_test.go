@@ -19,6 +19,7 @@ type queueServer struct {
 	*memlock.Store
 	takes    time.Duration
 	silent   atomic.Bool
+	raw      bool // its errors while it is silent are those of the context, as a database's are
 	attempts atomic.Int64
 	underWay atomic.Int64
 	most     atomic.Int64
@@ -41,6 +42,9 @@ func (q *queueServer) Acquire(ctx context.Context, req driver.Request) (driver.G
 	select {
 	case <-answered:
 	case <-ctx.Done():
+		if q.raw {
+			return driver.Grant{}, context.Cause(ctx)
+		}
 		return driver.Grant{}, errors.Join(driver.ErrUnreachable, context.Cause(ctx))
 	}
 	return q.Store.Acquire(ctx, req)
@@ -182,5 +186,38 @@ func TestCancelledCallerLeavesTheCrowd(t *testing.T) {
 		}
 		mustUnlock(t, held)
 		mustUnlock(t, mustLock(t, c, t.Context(), "x", dlock.WithFair()))
+	})
+}
+
+// A limit that ends in the line says what is known: that the store is silent, although callers ahead have
+// left it with errors of their own contexts, or, after a moment, only that there is no answer yet.
+func TestLimitInTheLineOfACrowd(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &queueServer{Store: store, takes: 20 * time.Millisecond}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		held := mustLock(t, other, t.Context(), "x")
+		limited := func(limit time.Duration) error {
+			_, err := c.Lock(t.Context(), "x", dlock.WithFair(), dlock.WithWait(limit))
+			return err
+		}
+		_, join := gather(t, c, t.Context(), 300, func(int, *dlock.Lease) {})
+		time.Sleep(30 * time.Millisecond)
+		undecided(t, "a limit of a moment", limited(5*time.Millisecond))
+		mustUnlock(t, held)
+		join()
+
+		s.raw = true
+		s.silent.Store(true)
+		for _, ends := range []time.Duration{time.Second, 3 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), ends)
+			defer cancel()
+			_, join := gather(t, c, ctx, 64, nil)
+			defer join()
+		}
+		if err := limited(2 * time.Second); !errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
+			t.Errorf("Lock in an outage: %v; want ErrUnreachable", err)
+		}
 	})
 }

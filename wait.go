@@ -102,7 +102,7 @@ func (lc *lockCall) state(h *hold) *queueState {
 // returns the error to give up with, or nil.
 func (lc *lockCall) beforeRetry(h *hold, err error) error {
 	if errors.Is(err, errLeftLine) {
-		return lc.leftLine(h)
+		return lc.giveUpError(h, nil)
 	}
 	refusal, refused := errors.AsType[*driver.HeldError](err)
 	if !refused {
