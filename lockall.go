@@ -15,8 +15,9 @@ import (
 // counts once. If the store can, it grants all names in one atomic step, and LockAll
 // holds and reserves nothing while it waits: if others always hold one of its names, it
 // may wait for long. Such a store serves no other call meanwhile, so LockAll refuses more
-// than 500 names there. Otherwise, and with WithFair, LockAll acquires the names one after
-// the other in the order of their bytes, and gives them back if it cannot acquire one.
+// than 500 names there. Otherwise, with WithFair, and while fair callers wait for one of the
+// names, LockAll acquires the names one after the other in the order of their bytes, and gives
+// them back if it cannot acquire one.
 // WithWait limits the waiting for all names together.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	if len(names) == 0 {

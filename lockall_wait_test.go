@@ -143,6 +143,40 @@ func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
 	})
 }
 
+// A LockAll that finds fair callers and goes on with one name after the other undoes its attempts of
+// unknown outcome for all names, also for those that it never comes to.
+func TestLockAllUndoesBeforeItQueues(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &unansweredSecond{slowStore: slowStore{Store: store}, released: map[string]int{}}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		b := mustLock(t, other, t.Context(), "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { _, err := c.LockAll(ctx, []string{"a", "b", "c"}); result <- err }()
+		synctest.Wait() // the second attempt is under way
+		fair := make(chan lockResult)
+		go func() {
+			lease, err := other.Lock(t.Context(), "b", dlock.WithFair())
+			fair <- lockResult{lease, err}
+		}()
+		time.Sleep(6 * time.Second) // the third attempt was refused because of b, and LockAll queues
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("LockAll: %v; want that it was cancelled", err)
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		if s.attempts != 3 || s.released["c"] != 1 {
+			t.Errorf("%d attempts, releases %v; want 3, and that the last name was released, too", s.attempts, s.released)
+		}
+		s.mu.Unlock()
+		mustUnlock(t, b)
+		mustUnlock(t, (<-fair).lease)
+	})
+}
+
 // TestLockAllBesideSlowAttempts: a LockAll that waits for other attempts of the process again and again
 // does not take a store that answers for one that does not.
 func TestLockAllBesideSlowAttempts(t *testing.T) {

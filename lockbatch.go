@@ -42,6 +42,11 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 				return nil
 			case errors.Is(err, ErrUnsupported), b.mayQueue(b.blocking, err):
 				b.leaveAllBut(nil)
+				for _, h := range holds {
+					if h.needsUndo { // by an attempt for all names; acquireInOrder may never come to this one
+						h.releaseUnusable()
+					}
+				}
 				return c.acquireInOrder(ctx, holds, b.timeWaited())
 			}
 			err = b.beforeBatchRetry(err)
