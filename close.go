@@ -68,7 +68,7 @@ func (c *Client) releaseAll() {
 				err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, h.name)
 			} else {
 				if err = h.tryReleaseOrHandOver(context.Background()); !isFinal(err) {
-					err = c.repeatRelease(h.Grant, h.TrustDeadline(), err)
+					err = c.repeatRelease(h.Grant, h.expiry(), err)
 				}
 				err = h.explainRelease(err)
 			}

@@ -123,6 +123,9 @@ func (h *hold) wasGranted() bool { return h.TrustDeadline() != 0 }
 // lastSent returns when the request was sent that granted the lock to h or renewed it last.
 func (h *hold) lastSent() clock.Instant { return h.TrustDeadline() - h.Grant.TTL + h.Margin }
 
+// expiry returns when the store frees the lock, at the earliest, if it is not renewed any more.
+func (h *hold) expiry() clock.Instant { return h.TrustDeadline() + h.Margin }
+
 // end ends the hold and reports whether it had not ended before. The context is done
 // when end returns, before the lock is released. A leader ends the members of its group.
 func (h *hold) end(cause error) bool {

@@ -78,6 +78,26 @@ func TestUnlockGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
+// It goes on until the lock expires, also if the margin is long: until then the name stays locked.
+func TestUnlockGoesOnDuringTheMargin(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &refusing{Store: store}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		lease := mustLock(t, c, t.Context(), "x", dlock.WithMargin(dlock.DefaultTTL/3))
+		s.down.Store(true)
+		start := time.Now()
+		_ = lease.Unlock(t.Context())
+		time.Sleep(dlock.DefaultTTL * 3 / 4) // the trust deadline has passed
+		s.down.Store(false)
+		mustUnlock(t, mustLock(t, other, t.Context(), "x"))
+		if waited := time.Since(start); waited > dlock.DefaultTTL-time.Second {
+			t.Errorf("the lock was free %v after Unlock; it expired after %v", waited, dlock.DefaultTTL)
+		}
+	})
+}
+
 // The background is over when the lock has expired, and does not flood the store before.
 func TestUnlockInTheBackgroundEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {

@@ -108,7 +108,7 @@ func (h *hold) releaseOrHandOver(ctx context.Context) error {
 	}
 	c := h.client
 	c.cleanups.Go(func() {
-		if err := c.repeatRelease(h.Grant, h.TrustDeadline(), err); err != nil {
+		if err := c.repeatRelease(h.Grant, h.expiry(), err); err != nil {
 			if c.calls.closed.Load() {
 				c.unreleased.Add(1)
 			}
