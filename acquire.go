@@ -140,7 +140,9 @@ func (lc *lockCall) waitInLine(q *crowd.Request) error {
 			return ErrClosed
 		case <-silence.C:
 		}
-		since = max(since, lc.fair.LastAnswer())
+		if lc.isWaiter { // TryLock waits for no longer
+			since = max(since, lc.fair.LastAnswer())
+		}
 		left := c.requestTimeout - (c.clock.NoLaterThanNow() - since)
 		if left <= 0 {
 			return fmt.Errorf("%w within %v", errNoOutcome, c.requestTimeout)

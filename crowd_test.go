@@ -221,3 +221,24 @@ func TestLimitInTheLineOfACrowd(t *testing.T) {
 		}
 	})
 }
+
+// TryLock waits in the line for a RequestTimeout at most, also if the store answers those ahead.
+func TestTryLockDoesNotWaitForACrowd(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		s := &queueServer{Store: store, takes: 2 * time.Second}
+		c, other := dlock.New(s, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		held := mustLock(t, other, t.Context(), "x")
+		_, join := gather(t, c, t.Context(), 400, func(int, *dlock.Lease) {})
+		start := time.Now()
+		if _, err := c.TryLock(t.Context(), "x", dlock.WithFair()); !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("TryLock: %v; want ErrUnreachable", err)
+		}
+		if took := time.Since(start); took > dlock.DefaultRequestTimeout {
+			t.Errorf("TryLock took %v", took)
+		}
+		mustUnlock(t, held)
+		join()
+	})
+}
