@@ -216,7 +216,7 @@ func TestLimitInTheLineOfACrowd(t *testing.T) {
 			_, join := gather(t, c, ctx, 64, nil)
 			defer join()
 		}
-		if err := limited(2 * time.Second); !errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
+		if err := limited(1100 * time.Millisecond); !errors.Is(err, dlock.ErrUnreachable) || errors.Is(err, dlock.ErrHeld) {
 			t.Errorf("Lock in an outage: %v; want ErrUnreachable", err)
 		}
 	})

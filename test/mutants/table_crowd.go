@@ -23,6 +23,20 @@ func init() {
 		test: ". TestFairCrowdNoticesAnOutage",
 	})
 	add(mutant{
+		rule: "a request that its own caller gives up is no answer of the store",
+		file: "acquire.go",
+		old:  "lc.fair.End(isAnswer(lc.ctx, err), ",
+		new:  "lc.fair.End(!errors.Is(err, ErrUnreachable), ",
+		test: ". TestLimitInTheLineOfACrowd",
+	})
+	add(mutant{
+		rule: "TryLock waits in the line of a crowd for a RequestTimeout at most",
+		file: "acquire.go",
+		old:  "if lc.isWaiter { // TryLock",
+		new:  "if true { // TryLock",
+		test: ". TestTryLockDoesNotWaitForACrowd",
+	})
+	add(mutant{
 		rule: "many waiters of a process share a read of the queue (etcd)",
 		file: "etcdlock/queue.go",
 		old:  "len(nw.waiters) < crowded",

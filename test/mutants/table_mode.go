@@ -176,4 +176,18 @@ func init() {
 		new:  "h.noteFailure(reqs[i].Queue || h.queues(), err)",
 		test: ". TestRefusedBatchIsNotUndone",
 	})
+	add(mutant{
+		rule: "a release in the background goes on until the lock expires",
+		file: "hold.go",
+		old:  "return h.TrustDeadline() + h.Margin",
+		new:  "return h.TrustDeadline()",
+		test: ". TestUnlockGoesOnDuringTheMargin",
+	})
+	add(mutant{
+		rule: "a LockAll undoes its attempts for all names before it queues",
+		file: "lockbatch.go",
+		old:  "if h.needsUndo { // by",
+		new:  "if false { // by",
+		test: ". TestLockAllUndoesBeforeItQueues",
+	})
 }
