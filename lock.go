@@ -14,8 +14,9 @@ import (
 // waiting, never the holding: the lease goes on when the context is cancelled. If
 // the context ends first, the error wraps its cause, and a [*HeldError] that
 // describes the holder. If a call to the store is unanswered at that time, it describes the
-// last known holder, if that is recent. Else the error wraps [ErrUnreachable] if the store has failed
-// or not answered for a quarter of a second, and only says that there is no answer yet before.
+// last known holder, if that is recent. If it is not, the error wraps [ErrUnreachable] once the store
+// has failed, or has not answered for a quarter of a second. Before that, the error says only that
+// there is no answer yet.
 //
 // A context that comes from a lease of the same client and name re-enters: the
 // lock is counted once more, without asking the store, and is free when every

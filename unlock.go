@@ -14,10 +14,10 @@ import (
 // Unlock gives the lock back. It works with a cancelled context, and may be called twice:
 // the second call returns what the first did. If the store does not answer, Unlock takes
 // up to twice Options.RequestTimeout; then the error wraps [ErrUnreachable], and the client
-// goes on in the background until the lock expires or the client is closed. If the lock was lost before, or given back by [Client.Close], the
-// error wraps [ErrNotHeld]: another holder may have had it meanwhile. An Unlock that hands
-// the lock over to another caller of this client does not ask the store, and returns nil
-// if the client has not noticed a loss.
+// goes on in the background until the lock expires or the client is closed. If the lock was
+// lost before, or given back by [Client.Close], the error wraps [ErrNotHeld]: another holder
+// may have had it meanwhile. An Unlock that hands the lock over to another caller of this
+// client does not ask the store, and returns nil if the client has not noticed a loss.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // a panic would leave the lock held
