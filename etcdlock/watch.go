@@ -190,7 +190,7 @@ func (s *Store) receive(ctx context.Context, nw *nameWatch) (opened bool, err er
 	replies := c.watcher.Watch(inner, prefix, append(events, clientv3.WithCreatedNotify())...)
 	for reply := range replies {
 		if err := reply.Err(); err != nil {
-			return opened, s.watchError(stream, err)
+			return opened, s.watchError(c, stream, err)
 		}
 		if reply.Created {
 			opened = true
@@ -216,8 +216,12 @@ func inStream(ctx context.Context, number uint64) context.Context {
 var authTokenErrors = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty}
 
 // watchError returns why a watch in that stream ended. After one of authTokenErrors, later watches
-// are opened in another stream.
-func (s *Store) watchError(stream uint64, err error) error {
+// are opened in another stream. It returns nil if a learner rejected the watch: then another member is asked.
+func (s *Store) watchError(c *conn, stream uint64, err error) error {
+	if isError(err, errLearner) {
+		s.examine(c)
+		return nil
+	}
 	for _, rejection := range authTokenErrors {
 		if strings.Contains(err.Error(), rejection.Error()) { // the server wraps it in a text
 			s.watchStream.CompareAndSwap(stream, stream+1)

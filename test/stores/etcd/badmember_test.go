@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 )
@@ -27,6 +28,18 @@ func behindProxies(t *testing.T, members ...*servers.Server) ([]*proxy.Proxy, *e
 		p := proxy.Run(t, member.Addr())
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
+	client := clientOfAll(t, addrs)
+	store, err := etcdlock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, store)
+	return proxies, store
+}
+
+// clientOfAll returns a client that is connected to all addresses.
+func clientOfAll(t *testing.T, addrs []string) *clientv3.Client {
+	t.Helper()
 	client := rawClient(t, "etcd://"+strings.Join(addrs, ","))
 	asked := make(map[string]bool)
 	eventually(t, "the client asks all members", func() bool {
@@ -35,14 +48,9 @@ func behindProxies(t *testing.T, members ...*servers.Server) ([]*proxy.Proxy, *e
 		if err == nil {
 			asked[member.Addr.String()] = true
 		}
-		return len(asked) == len(members)
+		return len(asked) == len(addrs)
 	})
-	store, err := etcdlock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, store)
-	return proxies, store
+	return client
 }
 
 // pair acquires and releases a lock, and returns how long that took.
@@ -126,6 +134,25 @@ func learnerIsNoEndpoint(t *testing.T, cluster *servers.EtcdCluster) {
 		<-renewAgain.C
 	}
 	wantNamed(t, store, proxies[3].Addr(), "learners")
+	var addrs []string
+	for _, p := range proxies {
+		addrs = append(addrs, p.Addr())
+	}
+	client := clientOfAll(t, addrs)
+	for i := range 20 { // each begins at the next member
+		store, err := etcdlock.New(client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, err := store.Watch(t.Context(), request("watched"), func() {})
+		if err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+		stop()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // wantNamed checks that Diagnose warns of an endpoint, and says why.
