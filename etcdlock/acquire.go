@@ -47,7 +47,7 @@ func (s *Store) attempt(call, caller context.Context, h *hold, req *driver.Reque
 			return o
 		}
 		v, again, err := s.sendNext(call, caller, h, req, state)
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if isError(err, rpctypes.ErrLeaseNotFound) {
 			s.leaseLost(l)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/status"
 )
 
 var errLeaseGone = errors.New("the etcd lease has ended")
@@ -55,9 +56,19 @@ func rejectionOf(err error) *rejection {
 	return nil
 }
 
-// isError reports whether err is target, as the client or as gRPC returns it.
+// isError reports whether err is target, as the client or as gRPC returns it. Interceptors of the program
+// may have wrapped it.
 func isError(err, target error) bool {
+	if server, ok := errors.AsType[statusError](err); ok {
+		err = server // its text is what the server sent
+	}
 	return err != nil && (errors.Is(rpctypes.Error(err), target) || errors.Is(err, target))
+}
+
+// statusError is an error of gRPC.
+type statusError interface {
+	error
+	GRPCStatus() *status.Status
 }
 
 // explain returns an error of the contract for the error of a call with ctx.

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
@@ -19,7 +20,8 @@ func TestTemporaryRejectionsAreUnreachable(t *testing.T) {
 		rpctypes.ErrGRPCPermissionDenied:       false,
 		rpctypes.ErrGRPCAuthFailed:             false,
 	} {
-		for _, err := range []error{rejection, rpctypes.Error(rejection)} { // of gRPC, and of the client
+		wrapped := fmt.Errorf("interceptor: %w", rejection)
+		for _, err := range []error{rejection, rpctypes.Error(rejection), wrapped} { // of gRPC, of the client, and of an interceptor
 			if got := errors.Is(explainError(err), driver.ErrUnreachable); got != temporary {
 				t.Errorf("%v: ErrUnreachable is %t; want %t", err, got, temporary)
 			}
