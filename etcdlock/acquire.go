@@ -159,8 +159,8 @@ func (s *Store) recordPlaceLocked(h *hold, req *driver.Request, v queueView) {
 	h.position = position{queueView: v, stale: true}
 	s.setExpiryLocked(h, time.Now().Add(req.TTL))
 	s.keepLeaseLocked(h)
-	// A key ahead may have been deleted since the answer.
-	if w := s.waiters[h.holdID]; w != nil && (s.locateLocked(h) && h.position.isFree() || !h.position.follow(w.watch)) {
+	// A key ahead may have been deleted since the answer. If what is ahead was not read, the attempt asks again.
+	if w := s.waiters[h.holdID]; w != nil && !v.existed && (s.locateLocked(h) && h.position.isFree() || !h.position.follow(w.watch)) {
 		w.wake()
 	}
 }

@@ -64,3 +64,39 @@ func TestFairCrowd(t *testing.T) {
 	}
 	unlock(t, unrelated)
 }
+
+// TestCrowdThatLostItsLease: fair waiters whose places ended with their lease take new ones, and share what
+// they know of the queue as before.
+func TestCrowdThatLostItsLease(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	observer := newStore(t, server.URL())
+	held := lockAnyhow(t, newClient(t, server.URL(), 20*time.Second), "popular")
+	crowd := newClient(t, server.URL(), 30*time.Second) // another TTL, so another lease
+	const callers = 200
+	var all sync.WaitGroup
+	errs := make([]error, callers)
+	for i := range callers {
+		all.Go(func() {
+			lease, err := crowd.Lock(t.Context(), "popular", dlock.WithFair())
+			if err == nil {
+				err = lease.Unlock(t.Context())
+			}
+			errs[i] = err
+		})
+	}
+	placed := func() bool { return waiters(observer, "popular") == callers }
+	eventually(t, "all callers have places", placed)
+	before := requests(t, server, "Txn")
+	revokeLastOf(t, rawClient(t, server.URL()), "popular/")
+	eventually(t, "all callers have places again", placed)
+	unlock(t, held)
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	// Each writes its key, and asks once more because of the deletions that it was notified of meanwhile.
+	if n := requests(t, server, "Txn") - before; n > callers*11/4 {
+		t.Errorf("%v transactions for %d waiters", n, callers)
+	}
+}
