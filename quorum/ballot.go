@@ -162,6 +162,7 @@ func (b *ballot) heldBy(name string) *driver.HeldError {
 	}
 	held := *leader.held
 	held.Name, held.Remaining = name, b.remaining()
+	held.Queued = false // the queue of a member is not one of the quorum, which has none
 	if !b.agreesOnTokens {
 		held.Token = 0 // the members have different ones
 	}

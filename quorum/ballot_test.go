@@ -25,3 +25,14 @@ func TestBallotCountsHoldersInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestQuorumHasNoQueue: a waiter for a quorum does not queue because other programs queue at its members.
+func TestQuorumHasNoQueue(t *testing.T) {
+	b := newBallot(3, 2, true)
+	for i := range 3 {
+		b.count(i, answer{held: &driver.HeldError{Token: 1, Queued: true}})
+	}
+	if held := b.heldBy("x"); held == nil || held.Queued {
+		t.Errorf("held by %+v; want a holder without a queue", held)
+	}
+}
