@@ -15,7 +15,6 @@ type crowd struct {
 	waiting int         // holds with waiters
 	read    *queueRead  // under way; nil if there is none
 	queue   *crowdQueue // nil if it is not known
-	curator bool        // it has a writer of Curator, which may become a reader with the same number
 }
 
 // queueRead is a request under way that reads a queue.
