@@ -114,7 +114,9 @@ func (s *Store) readKeys(ctx context.Context, nw *nameWatch, read *queueRead) er
 	for i := range q.keys {
 		q.index[q.keys[i].key] = i
 	}
-	q.advance()
+	if q.advance(); q.head > 0 && q.first.mode.Limit != 0 {
+		return nil // see keyDeletedLocked
+	}
 	nw.queue = q
 	return nil
 }
@@ -143,7 +145,8 @@ func (q *crowdQueue) viewOf(h *hold) queueView {
 }
 
 // keyDeletedLocked notes the deletion of a key in the queue that the crowd shares. It wakes the waiter
-// that is the first now. All others go on waiting, unless the first has another mode.
+// that is the first now. All others go on waiting, unless the first has, or had, another mode: that decides
+// whether they get ErrMode.
 func (s *Store) keyDeletedLocked(nw *nameWatch, key string, revision int64) {
 	if nw.read != nil {
 		nw.read.deleted[key] = revision
@@ -162,7 +165,7 @@ func (s *Store) keyDeletedLocked(nw *nameWatch, key string, revision int64) {
 		return
 	}
 	first := q.keys[q.head].key
-	if modeOf(s.queuePrefix(nw.name), first, nil).Limit != 0 {
+	if q.first.mode.Limit != 0 || modeOf(s.queuePrefix(nw.name), first, nil).Limit != 0 {
 		s.dropQueueLocked(nw)
 		return
 	}

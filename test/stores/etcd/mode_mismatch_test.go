@@ -2,8 +2,11 @@ package etcd
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -89,5 +92,57 @@ func TestWaiterOutlivesAMismatch(t *testing.T) {
 				t.Errorf("%s: behind a holder in another mode: %v; want ErrMode", name, err)
 			}
 		}
+	}
+}
+
+// TestCrowdOutlivesAMismatch: waiters that share what they know of the queue behind a request in another
+// mode go on when it has withdrawn, also those that are not served at once.
+func TestCrowdOutlivesAMismatch(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	raw := rawClient(t, server.URL())
+	observer := newStore(t, server.URL())
+	crowd := newClient(t, server.URL(), 20*time.Second)
+	held := lockAnyhow(t, newClient(t, server.URL(), 20*time.Second), "popular")
+	lease, err := raw.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "popular/~limit2-" + hex(int64(lease.ID))
+	if _, err := raw.Put(t.Context(), key, "", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	const callers = 100
+	var all sync.WaitGroup
+	errs := make([]error, callers)
+	last := make(chan *dlock.Lease, callers)
+	for i := range callers {
+		all.Go(func() {
+			lease, err := crowd.Lock(t.Context(), "popular", dlock.WithFair())
+			if errs[i] = err; err == nil {
+				last <- lease
+			}
+		})
+	}
+	eventually(t, "all callers have places", func() bool { return waiters(observer, "popular") == callers+1 })
+	unlock(t, held)
+	<-time.After(300 * time.Millisecond) // in which they find the other mode
+	if _, err := raw.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	first := <-last
+	<-time.After(1500 * time.Millisecond) // a key in another mode that is still there has the lock
+	for range callers - 1 {
+		unlock(t, first)
+		select {
+		case first = <-last:
+		case <-time.After(limit):
+			t.Fatal("no further caller has the lock")
+		}
+	}
+	unlock(t, first)
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
 }
