@@ -171,10 +171,12 @@ func (s *Store) checkCompaction(ctx context.Context) driver.Finding {
 		"and then no lock can be taken. Start it with --auto-compaction-retention.", reply.Header.Revision)
 }
 
-// checkEncryption asks for the connection that the client uses now.
+// checkEncryption asks for the connection that the store uses now.
 func (s *Store) checkEncryption(ctx context.Context) driver.Finding {
-	var server peer.Peer
-	_, err := pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&server))
+	server, _, err := retry(ctx, s, func(ctx context.Context, c *conn) (server peer.Peer, err error) {
+		_, err = c.status.Status(ctx, &pb.StatusRequest{}, grpc.Peer(&server))
+		return server, err
+	})
 	if server.Addr == nil {
 		return notCheckable("encryption", err)
 	}
