@@ -41,25 +41,30 @@ func SQLiteLocks(ctx context.Context, db *sql.DB) (locks, tested bool) {
 	if db.Stats().MaxOpenConnections == 1 {
 		return true, false
 	}
-	for range 2 {
+	end := context.WithoutCancel(ctx) // or the program would get a connection in a transaction
+	var conns []*sql.Conn
+	for range 2 { // both come before a transaction, which keeps other programs waiting
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return true, false
 		}
 		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
 		var busyTimeout int
-		err = conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&busyTimeout)
+		err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&busyTimeout)
 		if err == nil {
+			defer func() { _, _ = conn.ExecContext(end, fmt.Sprintf(`PRAGMA busy_timeout = %d`, busyTimeout)) }()
 			_, err = conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`)
-			defer func() { _, _ = conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, busyTimeout)) }()
 		}
 		if err == nil {
+			defer func() { _, _ = conn.ExecContext(end, `ROLLBACK`) }()
 			_, err = conn.ExecContext(ctx, `BEGIN IMMEDIATE`)
 		}
 		if err != nil { // locked out, as it should be, or not able to write
 			return true, true
 		}
-		defer func() { _, _ = conn.ExecContext(ctx, `ROLLBACK`) }()
 	}
 	return false, true
 }

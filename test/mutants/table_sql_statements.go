@@ -2,6 +2,13 @@ package main
 
 func init() {
 	add(mutant{
+		rule: "the test of a file's locks ends what it begins, whatever its time limit says (SQLite)",
+		file: "internal/sqldb/sqlite.go",
+		old:  `end := context.WithoutCancel(ctx)`,
+		new:  `end := ctx`,
+		test: "test/stores/sqlite TestLocksAreTestedWhilePoolIsInUse",
+	})
+	add(mutant{
 		rule: "a renewal never shortens a lock, however late MariaDB carries it out",
 		file: "sqllock/internal/statement/mysql.go",
 		old:  `l.expires = GREATEST(l.expires, {now} + g.ttl)`,

@@ -296,6 +296,30 @@ func TestFileWithoutLocksIsRefused(t *testing.T) {
 	}
 }
 
+// TestLocksAreTestedWhilePoolIsInUse: the test of the file's locks leaves no transaction behind if the program
+// uses the connection that it waits for. With it, no other connection could write.
+func TestLocksAreTestedWhilePoolIsInUse(t *testing.T) {
+	t.Parallel()
+	path := tempFile(t)
+	db := openDB(t, path)
+	db.SetMaxOpenConns(2)
+	store := newStore(t, db)
+	used, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := finding(t, store, "locking"); !strings.Contains(f.Message, "Not tested") {
+		t.Errorf("with a pool that is in use: %+v", f)
+	}
+	if _, err := used.ExecContext(t.Context(), `PRAGMA busy_timeout = 0`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := used.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
+		t.Errorf("after the test: %v", err)
+	}
+	_ = used.Close()
+}
+
 func TestMemoryDatabase(t *testing.T) {
 	t.Parallel()
 	db := open(t, ":memory:")
