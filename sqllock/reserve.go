@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/detach"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -75,11 +76,13 @@ func (s *Store) onReserve(ctx context.Context, renew func(*sql.Conn) error) (err
 			return err
 		}
 	}
-	if err = renew(conn); err == nil || s.isRetryable(err) && !s.facts.Classify(err).Ended {
+	if err = renew(conn); err == nil || ctx.Err() == nil && s.isRetryable(err) && !s.facts.Classify(err).Ended {
 		return err
 	}
-	sqldb.Discard(conn)
+	lost := conn
 	conn = nil
+	// Discard waits for a COMMIT that goes on: see Store.inUnguardedTx.
+	_, _ = detach.Call(ctx, detach.Go, func() error { sqldb.Discard(lost); return nil })
 	if ctx.Err() == nil {
 		err = renew(nil)
 	}

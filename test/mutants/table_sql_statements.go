@@ -2,6 +2,13 @@ package main
 
 func init() {
 	add(mutant{
+		rule: "a renewal ends with its context, also if its COMMIT goes on",
+		file: "sqllock/reserve.go",
+		old:  `_, _ = detach.Call(ctx, detach.Go, func() error { sqldb.Discard(lost); return nil })`,
+		new:  `sqldb.Discard(lost); _ = detach.Go`,
+		test: "test/stores/sqlservers TestReserveHangs/mariadb",
+	})
+	add(mutant{
 		rule: "the test of a file's locks ends what it begins, whatever its time limit says (SQLite)",
 		file: "internal/sqldb/sqlite.go",
 		old:  `end := context.WithoutCancel(ctx)`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // use uses n connections of a pool, until the function that it returns is called.
@@ -97,5 +98,32 @@ func TestReserveDies(t *testing.T) {
 			check(t, s.kill(t.Context(), s.admin(t)))
 		}
 		release(t, store, grants...)
+	})
+}
+
+// TestReserveHangs: a renewal ends with its context, also if the COMMIT on the connection that the store keeps
+// for renewals gets no answer, and the next one takes another connection.
+func TestReserveHangs(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		store, network := d.target(t, "max_open=4").behindProxy(t)
+		grant, err := store.Acquire(within(t), requestIn(shared, "x"))
+		check(t, err)
+		grants := []driver.Grant{grant}
+		if errs := store.Renew(within(t), grants); errs != nil {
+			t.Fatalf("Renew: %v", errs)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		kept := keep(network, isCommit, leave)
+		renewed := make(chan []error, 1)
+		go func() { renewed <- store.Renew(ctx, grants) }()
+		hung := kept(t)
+		defer hung.Deliver()
+		if errs := await.Event(t, renewed, "a renewal whose caller has left"); !errors.Is(errors.Join(errs...), context.Canceled) {
+			t.Errorf("Renew without an answer: %v; want Canceled", errs)
+		}
+		if errs := store.Renew(within(t), grants); errs != nil {
+			t.Errorf("Renew over another connection: %v", errs)
+		}
 	})
 }
