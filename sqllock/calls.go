@@ -185,42 +185,40 @@ func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	defer cancel()
 	err = s.retryWhileBusy(ctx, func() error {
 		return s.inTx(ctx, func(run statement.Runner) error {
-			rest, err := releaseTogether(ctx, run, jobs)
-			if err != nil {
-				return err
-			}
-			for _, j := range rest {
-				if err := j.Run(ctx, run); err != nil {
-					return err
-				}
-			}
-			return nil
+			return runJobs(ctx, run, jobs)
 		})
 	})
 	return err != nil && !isUnknown(err), err
 }
 
-// releaseTogether does the jobs that release locks, by a number of statements that does not depend on
-// theirs, and returns the other jobs.
-func releaseTogether(ctx context.Context, run statement.Runner, jobs []*batch.Job) (rest []*batch.Job, err error) {
-	var holds []*statement.Hold
-	for _, j := range jobs {
-		if j.Release != nil && run.ReleasesAll() {
+// runJobs runs jobs in a transaction, in the order of their names, so that deadlocks are rare. Releases that
+// follow each other share statements, whose number does not depend on theirs.
+func runJobs(ctx context.Context, run statement.Runner, jobs []*batch.Job) error {
+	for len(jobs) > 0 {
+		var holds []*statement.Hold
+		for _, j := range jobs {
+			if j.Release == nil || !run.ReleasesAll() {
+				break
+			}
 			holds = append(holds, j.Release)
+		}
+		n := max(1, len(holds))
+		if n == 1 {
+			if err := jobs[0].Run(ctx, run); err != nil {
+				return err
+			}
 		} else {
-			rest = append(rest, j)
+			released, err := run.ReleaseAll(ctx, holds)
+			if err != nil {
+				return err
+			}
+			for _, j := range jobs[:n] {
+				j.Released(released[j.Release.Key])
+			}
 		}
+		jobs = jobs[n:]
 	}
-	if len(holds) == 0 {
-		return rest, nil
-	}
-	released, err := run.ReleaseAll(ctx, holds)
-	for _, j := range jobs {
-		if j.Release != nil && err == nil {
-			j.Released(released[j.Release.Key])
-		}
-	}
-	return rest, err
+	return nil
 }
 
 // runStatement runs a statement as a job. See runAndNotify.

@@ -2,6 +2,13 @@ package main
 
 func init() {
 	add(mutant{
+		rule: "releases that share a statement lock the rows in the order of the names (PostgreSQL)",
+		file: "sqllock/internal/statement/postgres.go",
+		old:  ` ORDER BY l.name FOR UPDATE OF l),`,
+		new:  ` FOR UPDATE OF l),`,
+		test: "test/stores/sqlservers TestBatchLocksRowsInOrder/y",
+	})
+	add(mutant{
 		rule: "a renewal ends with its context, also if its COMMIT goes on",
 		file: "sqllock/reserve.go",
 		old:  `_, _ = detach.Call(ctx, detach.Go, func() error { sqldb.Discard(lost); return nil })`,

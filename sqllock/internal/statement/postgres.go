@@ -84,8 +84,10 @@ ON CONFLICT (name) DO NOTHING`,
 		Renew:       prolong(postgresShortWait),
 		RenewAtOnce: prolong(postgresNoWait),
 		Release:     notify(Release),
-		ReleaseAll: `WITH changed AS (UPDATE {locks} AS l SET owner = NULL, expires = {now}, holder = {noholder}
-	FROM ` + grants + ` WHERE {limited}` + granted + ` RETURNING l.name, g.owner)
+		// The rows are locked in the order of their names, as those of LockAll are.
+		ReleaseAll: `WITH mine AS (SELECT l.name, l.owner FROM {locks} AS l, ` + grants + ` WHERE {limited}` + granted + ` ORDER BY l.name FOR UPDATE OF l),
+changed AS (UPDATE {locks} AS l SET owner = NULL, expires = {now}, holder = {noholder} FROM mine
+	WHERE l.name = mine.name AND l.owner = mine.owner RETURNING mine.name, mine.owner)
 SELECT name, owner FROM changed WHERE (SELECT pg_notify('{wake}', name)) IS NOT NULL`,
 		Break:          notify(Break),
 		DeletePlacesOf: notify(DeletePlacesOf),

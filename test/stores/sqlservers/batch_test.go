@@ -182,6 +182,56 @@ func TestBatchBesideALockedRow(t *testing.T) {
 	})
 }
 
+// TestBatchLocksRowsInOrder: calls that share a transaction lock the rows in the order of the names, as LockAll
+// does. In another order, such as that of the rows on the disk, the two would wait for each other.
+func TestBatchLocksRowsInOrder(t *testing.T) {
+	for _, locked := range []string{"m", "y"} {
+		t.Run(locked, func(t *testing.T) {
+			t.Parallel()
+			s := postgres.target(t)
+			admin := s.admin(t)
+			s.untilShared(t, 30, func(r batchRig) bool {
+				held := acquire(t, r.store, "z", "y")
+				release(t, r.store, acquire(t, r.store, "m")...)
+				unlock := lockRows(t, admin, "dlock_locks", locked)
+				defer unlock()
+				deliver, end := r.occupy(t, succeeds)
+				defer end()
+				var calls sync.WaitGroup
+				released := r.network.OnRequest(func(request []byte) bool {
+					return carriesOwner(held[0].Owner)(request) && carriesOwner(held[1].Owner)(request)
+				}, nil)
+				for _, grant := range held {
+					calls.Go(func() {
+						if err := r.store.Release(within(t), grant); err != nil {
+							t.Errorf("Release(%q): %v", grant.Name, err)
+						}
+					})
+				}
+				req := request("m")
+				attempted := r.network.OnRequest(carriesHolder(req), nil)
+				begun := r.network.OnRequest(beginsTx, nil)
+				calls.Go(func() {
+					if _, err := r.store.Acquire(within(t), req); err != nil {
+						t.Errorf("Acquire: %v", err)
+					}
+				})
+				deliver()
+				s.waitBlocked(t, admin, 1)
+				shared := isClosed(begun) && isClosed(attempted) && (locked == "m" || isClosed(released))
+				free := number(t, admin, `SELECT count(*) FROM (SELECT 1 FROM dlock_locks WHERE name = 'z' FOR UPDATE SKIP LOCKED) AS f`)
+				if shared && free != 1 {
+					t.Errorf("the row of z is locked before that of %s", locked)
+				}
+				unlock()
+				calls.Wait()
+				undo(t, r.store, req)
+				return shared
+			})
+		})
+	}
+}
+
 // releaseTogether lets two releases share a transaction that has a fault. None of them
 // reports a loss; expected says which outcome shows that they shared it.
 func (s target) releaseTogether(t *testing.T, fault func(*proxy.Proxy, driver.Grant) <-chan struct{}, expected func(error) bool) {
