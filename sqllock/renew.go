@@ -24,13 +24,16 @@ const renewChunk = 1000
 // locks. MySQL cannot limit a statement in this way: there each waits for innodb_lock_wait_timeout.
 func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	var exclusive, shares []int
+	var longest time.Duration
 	for i := range grants {
+		longest = max(longest, grants[i].TTL)
 		if isListed(&grants[i]) || s.downgraded.Has(grants[i].Owner) {
 			shares = append(shares, i)
 		} else {
 			exclusive = append(exclusive, i)
 		}
 	}
+	s.reserve.ttl.Store(int64(longest))
 	errs := make([]error, len(grants))
 	locked := exclusive
 	if len(grants) > 1 { // a single lock waits at once

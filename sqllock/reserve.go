@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/detach"
@@ -13,7 +14,7 @@ const (
 	// minReserving is the smallest pool of which the store keeps a connection for renewals. A smaller one
 	// may have none to spare: a program that needs all at a time would wait for ever.
 	minReserving = 4
-	// reserveIdle is how long the store keeps the connection without renewing.
+	// reserveIdle is how long the store keeps the connection at least without renewing.
 	reserveIdle = 30 * time.Second
 )
 
@@ -22,10 +23,11 @@ const (
 type reserve struct {
 	free chan *sql.Conn // holds an element while no renewal uses it; nil before the first
 	idle *time.Timer
+	ttl  atomic.Int64 // the longest one of the last renewal: the next one is due within it
 }
 
-func newReserve() reserve {
-	r := reserve{free: make(chan *sql.Conn, 1)}
+func newReserve() *reserve {
+	r := &reserve{free: make(chan *sql.Conn, 1)}
 	r.free <- nil
 	r.idle = time.AfterFunc(reserveIdle, func() {
 		select {
@@ -67,7 +69,7 @@ func (s *Store) onReserve(ctx context.Context, renew func(*sql.Conn) error) (err
 		return renew(nil)
 	}
 	defer func() {
-		s.reserve.idle.Reset(reserveIdle)
+		s.reserve.idle.Reset(max(reserveIdle, time.Duration(s.reserve.ttl.Load())))
 		s.reserve.free <- conn
 	}()
 	if conn == nil {

@@ -14,8 +14,9 @@
 // one of the two connections polls for all waiters. In SQLite a store uses one connection to write
 // and up to eight to read.
 //
-// While it renews locks, a store keeps one connection of a pool that has a limit of four or more, so that
-// a program that uses all others loses no lock. With a smaller pool a renewal waits like any other call.
+// From its first renewal until a TTL, and half a minute at least, after its last one, a store keeps one connection
+// of a pool that has a limit of four or more, so that a program that uses all others loses no lock. With a smaller
+// pool, and before, a renewal waits like any other call. A pool of several stores needs that many connections more.
 //
 // Only the clock of the database counts. With SQLite that is the wall clock of the machine: a
 // step forward ends locks early, which the fencing token survives; a step back ends them late.
@@ -77,7 +78,7 @@ type Store struct {
 	writing    chan struct{}         // holds an element for each writer
 	reading    chan struct{}         // holds an element for each reader
 	renewing   chan struct{}         // holds an element for each renewal that is not a writer
-	reserve    reserve               // the connection for renewals
+	reserve    *reserve              // the connection for renewals
 	batches    batch.Queue           // jobs that wait to write
 	refused    set.Set[string]       // names whose last attempt was refused
 	downgraded set.Set[driver.Owner] // whose exclusive locks became shared ones, until they release them

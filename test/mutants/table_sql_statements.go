@@ -2,6 +2,13 @@ package main
 
 func init() {
 	add(mutant{
+		rule: "the connection for renewals is kept until the next one",
+		file: "sqllock/reserve.go",
+		old:  `max(reserveIdle, time.Duration(s.reserve.ttl.Load()))`,
+		new:  `reserveIdle`,
+		test: "sqllock TestReserveIsKeptUntilTheNextRenewal",
+	})
+	add(mutant{
 		rule: "releases that share a statement lock the rows in the order of the names (PostgreSQL)",
 		file: "sqllock/internal/statement/postgres.go",
 		old:  ` ORDER BY l.name FOR UPDATE OF l),`,
