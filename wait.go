@@ -301,7 +301,7 @@ func (lc *lockCall) mayQueue(h *hold, err error) bool {
 // owner has in the store, such as the place of an exclusive waiter behind shared holders, is released.
 func (lc *lockCall) joinQueue(h *hold, refusal *driver.HeldError) bool {
 	if !h.isFair() {
-		lc.state(h).fairWaiters = refusal.Queued
+		lc.state(h).fairWaiters = refusal.Queued && lc.client.traits.Fair
 	}
 	if !lc.mayQueue(h, refusal) {
 		return false

@@ -79,10 +79,12 @@ func checkEncryption(ctx context.Context, server *sender) driver.Finding {
 	}
 	address := client.Options().Addr
 	if address == "FailoverClient" { // with Sentinel only the server knows
+		address = ""
 		cmd := redis.NewStringCmd(ctx, "client", "info")
-		_ = query(ctx, server, cmd) // a server before 6.2 does not know it
-		_, info, _ := strings.Cut(cmd.Val(), " addr=")
-		address, _, _ = strings.Cut(info, " ")
+		if query(ctx, server, cmd) == nil { // a server before 6.2 does not know it
+			_, info, _ := strings.Cut(cmd.Val(), " addr=")
+			address, _, _ = strings.Cut(info, " ")
+		}
 	}
 	return finding.Encryption(client.Options().TLSConfig != nil, address, "Use TLS (rediss:// or tls=true in a URL).")
 }
