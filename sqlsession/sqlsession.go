@@ -182,7 +182,7 @@ func (s *Store) Close() error {
 	_, _ = detach.Call(ctx, detach.Go, func() error { s.work.Wait(); return nil })
 	s.workers.Close()
 	if s.owned != nil {
-		return sqldb.ClosePool(s.owned)
+		_ = s.owned.Close() // its error says that the server has ended an idle connection
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -180,12 +179,3 @@ type plainError struct {
 
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
-
-// ClosePool closes a pool. That the server has ended one of its connections before is no error.
-func ClosePool(db *sql.DB) error {
-	err := db.Close()
-	if errors.Is(err, sqldriver.ErrBadConn) || err != nil && err.Error() == "bad connection" { // as go-sql-driver says it
-		return nil
-	}
-	return err
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
@@ -219,5 +220,28 @@ func TestVanishedClient(t *testing.T) {
 		if took := time.Since(start); took > limit/2 {
 			t.Errorf("it was free after %v; want about two seconds", took)
 		}
+	})
+}
+
+// TestCloseAfterServerEndedConnections: closing a store whose idle connections the server has ended is no error.
+func TestCloseAfterServerEndedConnections(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		s := d.target(t)
+		store, err := sqllock.Open(t.Context(), s.url, nil)
+		check(t, err)
+		var work sync.WaitGroup
+		for i := range 8 { // so that a connection prepares nothing
+			work.Go(func() {
+				grants, err := store.AcquireAll(within(t), []driver.Request{request(fmt.Sprint(i)), request(fmt.Sprint(i, "b"))})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release(t, store, grants...)
+			})
+		}
+		work.Wait()
+		check(t, s.kill(t.Context(), s.admin(t)))
+		check(t, store.Close())
 	})
 }
