@@ -40,7 +40,7 @@ func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
 					_ = b.report(h, nil)
 				}
 				return nil
-			case errors.Is(err, ErrUnsupported), b.mayQueue(b.blocking, err):
+			case errors.Is(err, ErrUnsupported), b.shouldQueue(err):
 				b.leaveAllBut(nil)
 				for _, h := range holds {
 					if h.needsUndo { // by an attempt for all names; acquireInOrder may never come to this one
@@ -80,6 +80,12 @@ func (b *batchCall) enterAll() error {
 		pause = max(pause, b.pauseBeforeTaking(h))
 	}
 	return b.pause(b.blocking, pause, b.holds...)
+}
+
+// shouldQueue reports whether err is a refusal, and fair callers wait for one of the names: for the
+// refused one as the store says, or for another one as callers of this process have found.
+func (b *batchCall) shouldQueue(err error) bool {
+	return b.mayQueue(b.blocking, err) || errors.Is(err, ErrHeld) && slices.ContainsFunc(b.holds, (*hold).knowsFairWaiters)
 }
 
 func (b *batchCall) leaveAllBut(but *hold) {

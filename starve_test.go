@@ -137,6 +137,53 @@ func TestLockAllQueuesBehindFairWaiters(t *testing.T) {
 	})
 }
 
+// TestLockAllDoesNotStarveBesideItsProcess: a LockAll that meets another holder whenever callers of its own
+// process let it ask for the name that fair callers want queues all the same.
+func TestLockAllDoesNotStarveBesideItsProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, inner *memlock.Store) {
+		store := &slowStore{Store: inner, delay: time.Millisecond}
+		c, other := dlock.New(store, nil), dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var busy sync.WaitGroup
+		defer busy.Wait()
+		defer cancel()
+		both := func(c *dlock.Client) error {
+			leases, err := c.LockAll(ctx, []string{"a", "x"}, dlock.WithWait(time.Second))
+			if err == nil {
+				time.Sleep(time.Millisecond)
+				err = leases.Unlock(context.Background())
+			}
+			return err
+		}
+		again := func(f func() error) {
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					if err := f(); err != nil && ctx.Err() == nil {
+						t.Error(err)
+						cancel()
+					}
+				}
+			})
+		}
+		lockAndUnlock(t, ctx, &busy, store, dlock.WithFair())
+		lockAndUnlock(t, ctx, &busy, store)
+		again(func() error { return both(other) })
+		for range 2 {
+			again(func() error {
+				return c.Do(ctx, "x", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		for i := range 100 {
+			if err := both(c); err != nil {
+				t.Fatalf("after %d grants: %v", i, err)
+			}
+		}
+	})
+}
+
 // TestProcessLeavesTheQueue: when no fair caller waits any more, the callers of a
 // process hand over and ask the store as before.
 func TestProcessLeavesTheQueue(t *testing.T) {

@@ -319,9 +319,16 @@ func (lc *lockCall) joinQueue(h *hold, refusal *driver.HeldError) bool {
 // local queue found fair callers waiting: it would pass them.
 func (h *hold) queueAsPredecessor() {
 	first := h.Grant.Owner == driver.Owner{}
-	if slot := h.slot.Load(); slot != nil && first && slot.State.fairWaiters && h.settings.waits() {
+	if first && h.knowsFairWaiters() {
 		h.joinedQueue = true
 	}
+}
+
+// knowsFairWaiters reports whether h is willing to wait, and a caller before it in the local queue
+// found fair callers waiting.
+func (h *hold) knowsFairWaiters() bool {
+	slot := h.slot.Load()
+	return slot != nil && slot.State.fairWaiters && h.settings.waits()
 }
 
 // sleep blocks until the waiter is woken, but no longer than limit.

@@ -158,8 +158,8 @@ func init() {
 	add(mutant{
 		rule: "the next caller of a process queues behind fair waiters",
 		file: "wait.go",
-		old:  "first && slot.State.fairWaiters && ",
-		new:  "first && false && ",
+		old:  "first && h.knowsFairWaiters()",
+		new:  "first && false",
 		test: ". TestNextCallerOfAProcessQueues",
 	})
 	add(mutant{
@@ -189,5 +189,12 @@ func init() {
 		old:  "if h.needsUndo { // by",
 		new:  "if false { // by",
 		test: ". TestLockAllUndoesBeforeItQueues",
+	})
+	add(mutant{
+		rule: "a LockAll queues if callers of its process know of fair waiters",
+		file: "lockbatch.go",
+		old:  "return b.mayQueue(b.blocking, err) || errors.Is",
+		new:  "return b.mayQueue(b.blocking, err) || false && errors.Is",
+		test: ". TestLockAllDoesNotStarveBesideItsProcess",
 	})
 }
