@@ -34,7 +34,7 @@ func lockAndUnlock(t *testing.T, ctx context.Context, wg *sync.WaitGroup, store 
 	})
 }
 
-// TestNoKindOfWaiterStarves: a caller that comes while two others of any kind have the lock in turn, or
+// TestNoKindOfWaiterStarves: a caller that comes while three others of any kind have the lock in turn, or
 // that waited before they came, is served again and again.
 func TestNoKindOfWaiterStarves(t *testing.T) {
 	fair, shared := dlock.WithFair(), dlock.WithShared()
@@ -92,7 +92,7 @@ func testNotStarved(t *testing.T, store driver.Store, opts, busyOpts []dlock.Opt
 		}
 	}
 	begin := func() {
-		for range 2 {
+		for range 3 { // so that one of them always waits
 			lockAndUnlock(t, ctx, &busy, store, busyOpts...)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -121,7 +121,7 @@ func TestLockAllQueuesBehindFairWaiters(t *testing.T) {
 		var busy sync.WaitGroup
 		defer busy.Wait()
 		defer cancel()
-		for range 2 {
+		for range 3 { // so that one of them always waits
 			lockAndUnlock(t, ctx, &busy, store, dlock.WithFair())
 		}
 		time.Sleep(100 * time.Millisecond)
