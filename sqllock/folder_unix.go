@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// openFolder returns a folder above the file at path in which users can replace it who are not trusted with it anyway: all
-// users, or an owner who is neither this user, root nor the owner of the file. It returns an empty text if there
-// is none. In a folder with the sticky bit, such as /tmp, nobody replaces what others own: there only
-// the file itself is at risk, because all users may create the files that SQLite opens beside it.
+// openFolder returns a folder above the file at path in which untrusted users can replace the file, or an empty
+// text. Untrusted are all users of a folder that everybody may write to, and an owner of a folder other than this
+// user, root and the owner of the file. A sticky bit, as on /tmp, keeps users from replacing files of others. Then
+// only the folder of the file counts: users may create the files that SQLite opens beside it.
 func openFolder(path string) string {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

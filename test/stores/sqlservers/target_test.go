@@ -112,8 +112,8 @@ func (s target) store(ctx context.Context) (driver.Store, error) {
 	return owning{store, db}, nil
 }
 
-// owning is a store that closes its pool too. The error of a driver that finds an idle connection ended by the
-// server is none of the store's.
+// owning is a store that closes its pool too. It drops the pool's error: the driver reports idle
+// connections that the server has ended.
 type owning struct {
 	*sqllock.Store
 	db *sql.DB

@@ -25,8 +25,8 @@ func ChildAttributes() *syscall.SysProcAttr {
 func Executable() (string, error) { return "/proc/self/exe", nil }
 
 // shellAbove reports whether a shell would continue dlock after a stop: its first ancestor outside of its
-// process group is in its session, and does not let SIGTSTP stop itself. In an orphaned group there is
-// none, and a supervisor or timeout(1) is none.
+// process group is in its session, and does not let SIGTSTP stop itself. An orphaned group has no
+// such ancestor, and neither a supervisor nor timeout(1) counts as a shell.
 func shellAbove() bool {
 	own, err := unix.Getsid(0)
 	for pid := os.Getppid(); err == nil && pid > 0; { // 0: in another container
