@@ -113,13 +113,13 @@ type Failure struct {
 }
 
 // PoolInUse says that a pool has no free connection. It returns "" if it has one. calls is how many calls
-// of the store may have one.
+// of the store have one or wait for one.
 func PoolInUse(pool sql.DBStats, calls int) string {
 	switch {
 	case pool.MaxOpenConnections == 0 || pool.InUse < pool.MaxOpenConnections:
 		return ""
 	case pool.InUse <= calls:
-		return fmt.Sprintf("the database gave no answer, or the pool no connection: %d of %d are in use", pool.InUse, pool.MaxOpenConnections)
+		return fmt.Sprintf("the database gave no answer, or the pool has no free connection: %d of %d are in use", pool.InUse, pool.MaxOpenConnections)
 	}
 	return fmt.Sprintf("the program's pool has no free connection: %d of %d are in use", pool.InUse, pool.MaxOpenConnections)
 }
