@@ -71,6 +71,7 @@ func New(store driver.Store, opts *Options) *Client {
 	if c.watcher, _ = store.(driver.Watcher); c.watcher != nil {
 		c.slices = contention.PolicyFor(c.traits.Reaction, 0)
 	}
+	c.traits.TokenStep = max(1, c.traits.TokenStep)
 	c.batcher, _ = store.(driver.BatchAcquirer)
 	c.watchdog = watchdog.New(watchdog.Config{Clock: c.clock, Renew: c.renew, Timeout: c.requestTimeout})
 	return c

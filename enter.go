@@ -16,8 +16,7 @@ type slot = localqueue.Slot[hold, queueState]
 // queueState is what a caller leaves to its successor in the local queue.
 type queueState struct {
 	contention.State
-	usedTokens  uint64 // of the last grant
-	fairWaiters bool   // of any process have places in the store, as far as known
+	fairWaiters bool // of any process have places in the store, as far as known
 }
 
 // enter blocks until h is the occupant of the slot of its name, or a permit was handed over to it.

@@ -20,11 +20,10 @@ import (
 // joins a group that has its grant if the slot is free and the grant is younger than joinTime:
 // otherwise exclusive callers of other processes, which wait in the store, would starve.
 type group struct {
-	leader         *hold
-	usedByPrevious uint64                  // tokens that the group before it used
-	cancelLead     context.CancelCauseFunc // ends the attempts of the leader
-	decided        chan struct{}           // closed when the leader has the grant, or has failed
-	ended          []*hold                 // the members that ended with the leader; set by end
+	leader     *hold
+	cancelLead context.CancelCauseFunc // ends the attempts of the leader
+	decided    chan struct{}           // closed when the leader has the grant, or has failed
+	ended      []*hold                 // the members that ended with the leader; set by end
 
 	// The leader's mutex guards the fields below.
 	pending []*hold            // callers that wait for the grant, in order of arrival
@@ -81,7 +80,7 @@ func (c *Client) joinOrBegin(m *hold, before *group, last *hold) *group {
 	if before.join(m) {
 		return before
 	}
-	g := c.newGroup(m, before.usedTokens())
+	g := c.newGroup(m)
 	ticket := c.queue.Push(m.name, g.leader, last)
 	if ticket == nil {
 		return nil
@@ -103,13 +102,13 @@ func (c *Client) joinOrBegin(m *hold, before *group, last *hold) *group {
 	return g
 }
 
-func (c *Client) newGroup(m *hold, usedByPrevious uint64) *group {
+func (c *Client) newGroup(m *hold) *group {
 	s := *m.settings
 	if s.waits() {
 		s.wait = -1 // callers have limits of their own
 	}
 	h := c.newHold(context.Background(), m.name, &s, nil)
-	h.group = &group{leader: h, usedByPrevious: usedByPrevious, decided: make(chan struct{}),
+	h.group = &group{leader: h, decided: make(chan struct{}),
 		pending: []*hold{m}, members: make(map[*hold]struct{}), open: true}
 	return h.group
 }
@@ -187,7 +186,7 @@ func (g *group) closeIfDueLocked() {
 	}
 }
 
-func (g *group) tokensLeft() bool { return g.used < max(1, g.leader.Grant.Span) }
+func (g *group) tokensLeft() bool { return g.used < g.leader.client.traits.TokenStep }
 
 // admitLocked gives m the next token of the grant.
 func (g *group) admitLocked(m *hold) {
@@ -195,23 +194,6 @@ func (g *group) admitLocked(m *hold) {
 	m.token = g.leader.Grant.Token + g.used
 	g.used++
 	g.members[m] = struct{}{}
-}
-
-// wantedTokens returns for how many members the leader asks.
-func (g *group) wantedTokens() uint64 {
-	g.leader.mu.Lock()
-	defer g.leader.mu.Unlock()
-	return max(2*g.usedByPrevious, uint64(len(g.pending)))
-}
-
-// usedTokens returns how many tokens of the grant are used. g may be nil.
-func (g *group) usedTokens() uint64 {
-	if g == nil {
-		return 0
-	}
-	g.leader.mu.Lock()
-	defer g.leader.mu.Unlock()
-	return g.used
 }
 
 // decide makes the callers that wait members, as many as the grant has tokens for. If the leader

@@ -17,7 +17,7 @@ func sharedGroup(t *testing.T, c *Client) (*group, *hold) {
 	t.Helper()
 	s := c.settings([]Option{WithShared()})
 	m := c.newHold(t.Context(), "x", s, nil)
-	g := c.newGroup(m, 0)
+	g := c.newGroup(m)
 	sent, err := g.leader.attempt(t.Context(), c.requestTimeout)
 	if err == nil {
 		err = g.leader.startLease(sent)
@@ -208,12 +208,13 @@ func TestReaderJoinsTheLatestGroup(t *testing.T) {
 			}
 			return lease
 		}
-		first := lock() // a lone caller asks for one token
+		first := lock()
 		old := first.hold.leader.group
+		time.Sleep(joinTime)
 		second := lock()
 		latest := second.hold.leader.group
 		if old == latest {
-			t.Fatal("the group of a lone caller has a second member")
+			t.Fatal("a reader has joined a group that has had its grant for long")
 		}
 		s := c.settings([]Option{WithShared()})
 		m := c.newHold(t.Context(), "x", s, nil)
@@ -245,7 +246,7 @@ func TestSharedCallerBehindASemaphoreIsRefusedAtOnce(t *testing.T) {
 		permit.refusal.Store(&driver.HeldError{Name: "x", Mode: permit.settings.mode})
 		defer permit.leaveSlot()
 		m := c.newHold(t.Context(), "x", c.settings([]Option{WithShared(), WithWait(time.Second)}), nil)
-		g := c.newGroup(m, 0)
+		g := c.newGroup(m)
 		if c.queue.Push("x", g.leader, permit) == nil {
 			t.Fatal("another caller is behind the permit")
 		}

@@ -40,22 +40,6 @@ func TestReadersThatWaitTogetherAreAdmittedTogether(t *testing.T) {
 	})
 }
 
-// TestTokenOfALoneReader: a process with one shared caller asks for one token, so that the store
-// lists the lock with the token of the lease.
-func TestTokenOfALoneReader(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(store, nil)
-		defer c.Close()
-		for want := range uint64(3) {
-			lease := mustLock(t, c, t.Context(), "x", dlock.WithShared())
-			if lease.Token() != want+1 {
-				t.Errorf("token %d; want %d", lease.Token(), want+1)
-			}
-			mustUnlock(t, lease)
-		}
-	})
-}
-
 // TestFirstCallerOfAGroupGivesUp: the other callers keep their place in the local queue, before an
 // exclusive caller that came later.
 func TestFirstCallerOfAGroupGivesUp(t *testing.T) {

@@ -5,22 +5,10 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// minSpan and maxSpan limit the tokens that wantedSpan asks for: twice as many as the last grant
-// used. Each hand-over and each member needs one. A larger span would mostly be wasted. That
-// matters for Redis, where a token is a microsecond of the clock: tokens that are wasted make the
-// next ones run ahead of the clock.
-const (
-	minSpan = 16
-	maxSpan = 1024
-	// permitSpan is the span of a permit. Its holder has left the slot, so that the next caller does
-	// not know how many tokens were used.
-	permitSpan = 64
-)
-
 // handedOver is a lock that a hold of this process leaves to the next waiter. The grant
-// stays the same; the waiter gets the next token of its span. The store is not asked, so
+// stays the same; the waiter gets its next token. The store is not asked, so
 // a hand-over takes as long as waking a goroutine. A process hands over for up to
-// 50 ms, until its time slice, the span or half of the TTL ends.
+// 50 ms, until its time slice, the tokens or half of the TTL end.
 type handedOver struct {
 	grant      driver.Grant
 	token      uint64        // of the waiter
@@ -28,33 +16,6 @@ type handedOver struct {
 	takenAt    clock.Instant // when it was asked for
 	revocation *revocation
 }
-
-// wantedSpan returns how many tokens to ask for: several if callers of this process queue, or
-// share the grant.
-func (h *hold) wantedSpan() uint32 {
-	slot := h.slot.Load()
-	var wanted uint64
-	switch {
-	case slot == nil || h.Fixed:
-		return 1
-	case h.group != nil:
-		if wanted = h.group.wantedTokens(); wanted == 1 && !h.joinedQueue { // one caller, as in a command
-			return 1
-		}
-	case h.acceptsHandOver && h.waitedLocally && h.settings.mode.Limit > 0:
-		wanted = permitSpan
-	case h.acceptsHandOver && h.waitedLocally:
-		wanted = 2 * slot.State.usedTokens
-	default:
-		return 1
-	}
-	return uint32(min(max(wanted, minSpan), maxSpan))
-}
-
-// outgrewSpan reports whether h should ask for more tokens, because callers have joined its group
-// since its first attempt. All requests of an owner ask for the same span, so h needs a new owner
-// then, and the store must keep nothing of the old one.
-func (h *hold) outgrewSpan() bool { return h.group != nil && !h.needsUndo && h.wantedSpan() > h.span }
 
 // wasHandedOver reports whether other leases have used the grant before h.
 func (h *hold) wasHandedOver() bool { return h.token != h.Grant.Token }
@@ -70,7 +31,7 @@ func (h *hold) handOver() bool {
 	if slot == nil && !permit || h.settings.mode.Shared || h.settings.fair {
 		return false
 	}
-	if h.usedTokens() >= h.Grant.Span || c.calls.closed.Load() {
+	if h.usedTokens() >= c.traits.TokenStep || c.calls.closed.Load() {
 		return false
 	}
 	now := c.clock.NoLaterThanNow() // the waiter checks the exact time

@@ -10,25 +10,13 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// permitInCrowd returns the only permit of a semaphore, which its holder may hand over.
-// occupant is the caller that waits at the store for it.
+// permitInCrowd returns the only permit of a semaphore. occupant is the caller that waits at the
+// store for it.
 func permitInCrowd(t *testing.T, c *dlock.Client) (held *dlock.Lease, occupant <-chan lockResult) {
 	t.Helper()
 	limit := dlock.WithLimit(1)
-	first := mustLock(t, c, t.Context(), "x", limit)
-	second := lockSoon(c, t.Context(), limit)
-	third := lockSoon(c, t.Context(), limit) // waits in the process, so it asks for several tokens
-	mustUnlock(t, first)
-	got := <-second
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	occupant = lockSoon(c, t.Context(), limit)
-	mustUnlock(t, got.lease)
-	if got = <-third; got.err != nil {
-		t.Fatal(got.err)
-	}
-	return got.lease, occupant
+	held = mustLock(t, c, t.Context(), "x", limit)
+	return held, lockSoon(c, t.Context(), limit)
 }
 
 // The caller behind the one that asks the store gets the permit, with a larger token, and the
@@ -148,7 +136,7 @@ func TestPermitHandOverNeedsEqualTerms(t *testing.T) {
 // A fair permit is not handed over: fair callers of other processes may have waited for longer.
 func TestFairPermitIsNotHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &generousSpan{callCounter{Store: inner}}
+		store := &callCounter{Store: inner}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		limit := dlock.WithLimit(1)

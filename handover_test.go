@@ -55,6 +55,9 @@ func lockSoon(c *dlock.Client, ctx context.Context, opts ...dlock.Option) <-chan
 	return done
 }
 
+// notHandedOver makes a lease that its process does not hand over, but releases.
+var notHandedOver = dlock.WithFixedTTL(dlock.DefaultTTL)
+
 // lockInCrowd locks x while other callers of this process want it, so that the hold may
 // hand it over.
 func lockInCrowd(t *testing.T, c *dlock.Client, opts ...dlock.Option) *dlock.Lease {
@@ -78,7 +81,7 @@ func TestHandOverAsksNothing(t *testing.T) {
 		defer c.Close()
 		lease := lockInCrowd(t, c)
 		acquires, releases := store.acquires.Load(), store.releases.Load()
-		for range 12 { // fewer than the tokens of the first span
+		for range 12 { // fewer than the tokens of a grant
 			next := lockSoon(c, t.Context())
 			mustUnlock(t, lease)
 			got := <-next
@@ -133,7 +136,7 @@ func TestHandOverNeedsEqualTerms(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				store := &generousSpan{callCounter{Store: inner}}
+				store := &callCounter{Store: inner}
 				c := dlock.New(store, nil)
 				defer c.Close()
 				lease := lockInCrowd(t, c, test.first)

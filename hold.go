@@ -43,7 +43,6 @@ type hold struct {
 	unanswered      atomic.Bool  // the last attempt failed because the store did not answer, not because the caller gave up
 	downgraded      bool         // guarded by mu
 	lossPending     atomic.Bool  // lost, and not reported yet
-	span            uint32       // how many tokens it asks for
 
 	mu     sync.Mutex
 	leases int32         // that are not unlocked yet; zero before startLease or, for a member, admitLocked
@@ -75,12 +74,10 @@ func (h *hold) request() driver.Request {
 }
 
 func (h *hold) attemptRequest() driver.Request {
-	if h.Grant.Owner == (driver.Owner{}) || h.outgrewSpan() {
+	if h.Grant.Owner == (driver.Owner{}) {
 		h.Grant.Owner = driver.NewOwner()
-		h.span = h.wantedSpan()
 	}
 	req := h.request()
-	req.Span = uint64(h.span)
 	if h.client.traits.ReportsLoss {
 		h.revocation = new(revocation)
 		req.Lost = h.revocation.report

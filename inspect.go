@@ -75,11 +75,11 @@ func (c *Client) findInList(ctx context.Context, name string) (driver.Info, bool
 	return driver.Info{}, false, nil
 }
 
-// Break revokes the lock of name if it is held with exactly this token, as Locks and
-// Find show it. The error wraps [ErrNotHeld] if the lock is free or was acquired again
-// since the token was read, and [ErrUnsupported] if the store cannot break locks. The token may
-// differ from that of [Lease.Token]: leases that callers of one client share or hand over to
-// each other are one lock in the store, with one token. The holder finds out at its next renewal, or
+// Break revokes the lock of name if this token belongs to its holder: the one that Locks and
+// Find show, or that of a lease. The error wraps [ErrNotHeld] if the lock is free or was acquired again
+// since the token was read, and [ErrUnsupported] if the store cannot break locks. Leases that callers
+// of one client share or hand over to each other are one lock in the store, with a step of tokens
+// ([driver.Traits].TokenStep), and end together. The holder finds out at its next renewal, or
 // when its TTL ends if it is cut off from the store or does not renew. Until then two holders may trust the lock, and only a resource that checks tokens is safe.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {

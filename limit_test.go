@@ -134,7 +134,7 @@ func TestLimitDuringAReleaseIsHeld(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
 				c := dlock.New(newDistant(store), nil)
 				defer c.Close()
-				lease := mustLock(t, c, t.Context(), "x")
+				lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 				var all sync.WaitGroup
 				all.Go(func() { heldBy(t, name, call(t.Context(), c, 15*time.Millisecond), lease.Token()) })
 				time.Sleep(roundTrip)
@@ -154,7 +154,7 @@ func TestLimitDuringAnAttemptIsHeld(t *testing.T) {
 				bubble(t, func(t *testing.T, store *memlock.Store) {
 					c := dlock.New(newDistant(store), nil)
 					defer c.Close()
-					lease := mustLock(t, c, t.Context(), "x")
+					lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 					var next <-chan lockResult
 					if !own {
 						next = lockSoon(c, t.Context())
@@ -201,7 +201,7 @@ func TestShortLimitsAreHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(newDistant(store), nil)
 		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
+		lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 		var all sync.WaitGroup
 		for i := range 20 { // the limits end 4 ms after each other, and each caller asks after the one before
 			all.Go(func() {
@@ -226,7 +226,7 @@ func TestNoAnswerForLongIsNotHeld(t *testing.T) {
 					store := newDistant(inner)
 					c := dlock.New(store, &dlock.Options{RequestTimeout: time.Second})
 					defer c.Close()
-					lease := mustLock(t, c, t.Context(), "x")
+					lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 					next := lockSoon(c, t.Context())
 					var all sync.WaitGroup
 					all.Go(func() { heldBy(t, "soon", call(t.Context(), c, moment-time.Millisecond), lease.Token()) })
@@ -255,7 +255,7 @@ func TestGivenUpAttemptsDoNotProlongTheHolder(t *testing.T) {
 		store := newDistant(inner)
 		c := dlock.New(store, nil)
 		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
+		lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 		next := lockSoon(c, t.Context(), dlock.WithWait(25*time.Millisecond))
 		unlocked := time.Now()
 		var all sync.WaitGroup
@@ -284,7 +284,7 @@ func TestFailureIsNotHeld(t *testing.T) {
 		store := newDistant(inner)
 		c := dlock.New(store, nil)
 		defer c.Close()
-		lease := mustLock(t, c, t.Context(), "x")
+		lease := mustLock(t, c, t.Context(), "x", notHandedOver)
 		var all sync.WaitGroup
 		for i := range 3 { // the first asks until the end
 			all.Go(func() {

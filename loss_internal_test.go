@@ -52,7 +52,7 @@ func TestHandOverThatTookTooLongIsRejected(t *testing.T) {
 			c := New(memlock.New(), nil)
 			defer c.Close()
 			c.traits.Local = local
-			old := driver.Grant{Name: "x", Owner: driver.NewOwner(), Token: 100, Span: 16, TTL: DefaultTTL}
+			old := driver.Grant{Name: "x", Owner: driver.NewOwner(), Token: 100, TTL: DefaultTTL}
 			sent := c.clock.Now()
 			time.Sleep(DefaultTTL)
 			h := c.newHold(t.Context(), "x", c.settings(nil), nil)

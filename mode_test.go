@@ -330,9 +330,9 @@ func TestExclusiveLockIsNotHandedOverToSharedCallers(t *testing.T) {
 	})
 }
 
-// TestMembersHaveTokensOfTheSpan: a grant admits as many shared callers as it has tokens, and the next
+// TestMembersHaveTokensOfTheGrant: a grant admits as many shared callers as it has tokens, and the next
 // ones have larger tokens, in whichever process.
-func TestMembersHaveTokensOfTheSpan(t *testing.T) {
+func TestMembersHaveTokensOfTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c, other := dlock.New(store, nil), dlock.New(store, nil)
 		defer c.Close()
@@ -340,7 +340,7 @@ func TestMembersHaveTokensOfTheSpan(t *testing.T) {
 		exclusive := mustLock(t, c, t.Context(), "x")
 		leases := make([]*dlock.Lease, 1200)
 		var readers sync.WaitGroup
-		for i := range leases[:1100] { // more than the largest span
+		for i := range leases[:1100] { // more than a grant has tokens
 			readers.Go(func() { leases[i] = mustLock(t, c, t.Context(), "x", dlock.WithShared()) })
 		}
 		synctest.Wait() // all of them wait as one group

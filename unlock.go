@@ -156,7 +156,6 @@ func (h *hold) releaseToStore(ctx context.Context, renewal <-chan struct{}) erro
 	}
 	if slot := h.slot.Swap(nil); slot != nil { // a permit may leave its slot at the same time
 		slot.State.Released(c.clock.NoLaterThanNow())
-		slot.State.usedTokens = h.usedTokens()
 		c.noteUnanswered(slot, err)
 		slot.Leave(!errors.Is(err, ErrUnreachable))
 		h.outcome.announce()

@@ -22,7 +22,7 @@
 //   - grant: what the store returns for a successful attempt.
 //   - owner: the secret that all attempts for one grant have. It authorizes renewal and release.
 //   - token: the fencing token of a hold, larger than that of any earlier hold that excludes
-//     it. A grant has a span: several tokens in a row. A store may draw them from a counter.
+//     it. Every grant has a step of tokens: as many in a row as the store always grants.
 //   - hold: one acquisition inside the process, from its first attempt to its end.
 //   - lease: what the user of package dlock has. Several leases may share a hold.
 //   - holder: the process that has the lock, described for people.

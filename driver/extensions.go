@@ -73,18 +73,17 @@ type Finder interface {
 
 // Breaker is implemented by stores that can revoke a lock.
 type Breaker interface {
-	// Break ends the grant of name with exactly this token, in one atomic step, and notifies
-	// the waiters. Other holders keep the lock. Without such a grant Break returns
-	// [ErrNotHeld].
+	// Break ends the grant of name that has this token, in one atomic step, and notifies
+	// the waiters. Any token of the grant will do. Other holders keep the lock. Without such
+	// a grant Break returns [ErrNotHeld].
 	Break(ctx context.Context, name string, token uint64) error
 }
 
 // TokenRaiser is implemented by stores that can be members of a quorum with
 // rising tokens. Such stores also honour Request.Floor.
 type TokenRaiser interface {
-	// RaiseToken sets the token of a lock that grant.Owner holds, the first of its span,
-	// to token, and makes every later grant's tokens larger than the span, in one
-	// atomic step. The span keeps its length, which is that of grant. A token that is
+	// RaiseToken sets the first token of a lock that grant.Owner holds to token, and makes every
+	// later grant's tokens larger than all of the lock's, in one atomic step. A token that is
 	// already larger stays, unless it is grant.Token: then it is lowered, and later
 	// grants' tokens are larger than both. RaiseToken does not change the TTL. The
 	// returned Grant replaces grant. [ErrNotHeld] means that the owner does not hold the

@@ -114,10 +114,6 @@ type Request struct {
 	// members of a quorum get it.
 	Floor uint64
 
-	// Span asks for that many tokens, one for each lease that shares the grant or takes it
-	// over: see Grant.Span. Zero asks for one. All requests of an owner ask for the same Span.
-	Span uint64
-
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
 	// by itself that the grant is gone (its session ended, the connection
 	// that held it closed), and before Close ends the grant; at most once,
@@ -137,13 +133,10 @@ func PlaceTTL(ttl time.Duration) time.Duration { return min(ttl, MaxPlaceTTL) }
 type Grant struct {
 	Name  string
 	Owner Owner
-	Token uint64 // the first of the span; never zero
 
-	// Span is how many tokens belong to the grant: Token and those that follow it. Every
-	// later grant of the name has a larger token than all of them. Zero stands for one. It
-	// may be more or less than Request.Span. Acquire's HeldError, List and Break identify the
-	// lock by one of these tokens, always the same.
-	Span uint64
+	// Token is the first of the grant's tokens: see Traits.TokenStep. It is never zero. Acquire's
+	// HeldError, List and Find show one of these tokens, always the same.
+	Token uint64
 
 	// TTL is what the store promises: it grants the lock to no other owner
 	// before TTL has passed since Acquire or Renew was sent, unless the lock was

@@ -10,6 +10,11 @@ type Traits struct {
 	// Fencing says when the order of tokens can be relied on.
 	Fencing Fencing
 
+	// TokenStep is how many tokens every grant has: Grant.Token and those that follow it, one for
+	// each lease that shares the grant or takes it over. Every later grant of the name has a larger
+	// token than all of them. Zero stands for one.
+	TokenStep uint64
+
 	// Fair says that the store honours Request.Fair.
 	Fair bool
 

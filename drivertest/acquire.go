@@ -60,8 +60,8 @@ var acquireClauses = []clause{
 			switch {
 			case held.Name != req.Name:
 				p.failf("refused %q, but the HeldError is about %q", req.Name, held.Name)
-			case held.Token != 0 && held.Token != grant.Token:
-				p.failf("the holder's token is %d, the HeldError says %d", grant.Token, held.Token)
+			case held.Token != 0 && !p.belongs(held.Token, grant):
+				p.failf("the holder has %d tokens from %d, the HeldError says %d", p.traits.TokenStep, grant.Token, held.Token)
 			case held.Holder != req.Holder && (known || held.Holder != driver.Holder{}):
 				p.failf("the holder is %+v, the HeldError says %+v", req.Holder, held.Holder)
 			case held.Remaining < 0 || held.Remaining > p.long+p.traits.Granularity:

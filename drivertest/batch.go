@@ -37,7 +37,7 @@ var batchClauses = []clause{
 			}
 			last := make([]uint64, len(grants))
 			for i, grant := range grants {
-				last[i] = grant.Token
+				last[i] = p.lastOf(grant.Token)
 				a.released(grant)
 				b.free(grant.Name, "it was released")
 			}

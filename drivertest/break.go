@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"math"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -9,10 +10,10 @@ import (
 var breakClauses = []clause{
 	{
 		id: "break-token", needs: []need{needBreaker},
-		demand: `Breaker.Break: "ends the grant of name with exactly this token, in one atomic step"; "Without such a grant Break returns [ErrNotHeld]."`,
+		demand: `Breaker.Break: "ends the grant of name that has this token, in one atomic step"; "Without such a grant Break returns [ErrNotHeld]."`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
-			for _, token := range []uint64{grant.Token + 1, grant.Token - 1, 0, 1 << 62} {
+			for _, token := range []uint64{p.lastOf(grant.Token) + 1, grant.Token - 1, 0, 1 << 62, math.MaxUint64} {
 				b.notBroken(grant.Name, token, "it is held with another token")
 			}
 			a.renewed(grant, "it was broken only with tokens that it does not have")
@@ -23,6 +24,17 @@ var breakClauses = []clause{
 			next := a.take(grant.Name, p.long)
 			b.notBroken(grant.Name, grant.Token, "another owner has it now")
 			a.renewed(next, "it was broken only with the token of the holder before")
+		},
+	},
+	{
+		id: "break-step", needs: []need{needBreaker},
+		demand: `Breaker.Break: "Any token of the grant will do."`,
+		pair: func(p *probe, a, b *peer) {
+			for _, place := range []uint64{0, p.traits.TokenStep / 2, max(1, p.traits.TokenStep) - 1} {
+				grant := a.take(p.name("x"), p.long)
+				b.broken(driver.Grant{Name: grant.Name, Token: grant.Token + place})
+				a.notRenewed(grant, "it was broken")
+			}
 		},
 	},
 	{
@@ -44,7 +56,7 @@ var breakClauses = []clause{
 
 func (c *peer) broken(grant driver.Grant) {
 	if err := c.Store.(driver.Breaker).Break(c.p.ctx, grant.Name, grant.Token); err != nil {
-		c.p.failf("Break of a lock that is held with that token: %v", err)
+		c.p.failf("Break of a lock that has token %d: %v", grant.Token, err)
 	}
 }
 
@@ -58,7 +70,7 @@ func (c *peer) notBroken(name string, token uint64, because string) {
 func (p *probe) breaksOne(a, b *peer, mode driver.Mode) {
 	name := p.name("x")
 	kept, broken := a.acquire(p.in(mode, name)), b.acquire(p.in(mode, name))
-	a.broken(broken)
+	a.broken(driver.Grant{Name: name, Token: p.lastOf(broken.Token)})
 	a.notBroken(name, broken.Token, "it was broken before")
 	b.notRenewed(broken, "it was broken")
 	a.renewed(kept, "another holder's share was broken")

@@ -65,23 +65,23 @@ func (s lowersCounter) Acquire(ctx context.Context, req driver.Request) (driver.
 	return grant, err
 }
 
-// raisesFirst sets aside one token at the new place of a span.
-type raisesFirst struct{ *memlock.Store }
+// raisesFirst sets aside one token at the new place of a grant's tokens.
+type raisesFirst struct {
+	*memlock.Store
+	raised *shelf[uint64]
+}
 
 func (s raisesFirst) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
-	one := grant
-	one.Span = 1
-	raised, err := s.Store.RaiseToken(ctx, one, token)
-	raised.Span = grant.Span
+	raised, err := s.Store.RaiseToken(ctx, grant, token)
+	s.raised.put(grant.Name, raised.Token)
 	return raised, err
 }
 
-// raiseCutsSpan leaves one token of a span.
-type raiseCutsSpan struct{ *memlock.Store }
-
-func (s raiseCutsSpan) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
-	grant, err := s.Store.RaiseToken(ctx, grant, token)
-	grant.Span = 1
+func (s raisesFirst) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := s.Store.Acquire(ctx, req)
+	if raised := s.raised.get(req.Name); err == nil && raised != 0 {
+		grant.Token = raised + 1
+	}
 	return grant, err
 }
 

@@ -42,7 +42,6 @@ var clauses = slices.Concat(
 	exclusionClauses,
 	processClauses,
 	tokenClauses,
-	spanClauses,
 	releaseClauses,
 	lateClauses,
 	renewClauses,

@@ -139,7 +139,7 @@ var limitClauses = []clause{
 	},
 	{
 		id: "limit-break", needs: []need{needLimits, needLister, needBreaker},
-		demand: `Breaker.Break: "ends the grant of name with exactly this token": "Other holders keep the lock."`,
+		demand: `Breaker.Break: "ends the grant of name that has this token": "Other holders keep the lock."`,
 		pair:   func(p *probe, a, b *peer) { p.breaksOne(a, b, driver.Mode{Limit: 5}) },
 	},
 }

@@ -102,7 +102,7 @@ var renewClauses = []clause{
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			without := grant
-			without.Token, without.Span = 0, 0
+			without.Token = 0
 			a.renewed(without, "its owner holds it")
 			a.renewed(grant, "it has the token that it had")
 			forged := driver.Grant{Name: grant.Name, Owner: driver.NewOwner(), TTL: p.long}

@@ -240,7 +240,7 @@ var sharedClauses = []clause{
 	},
 	{
 		id: "shared-break", needs: []need{needShared, needLister, needBreaker},
-		demand: `Breaker.Break: "ends the grant of name with exactly this token": "Other holders keep the lock."`,
+		demand: `Breaker.Break: "ends the grant of name that has this token": "Other holders keep the lock."`,
 		pair:   func(p *probe, a, b *peer) { p.breaksOne(a, b, shared) },
 	},
 }

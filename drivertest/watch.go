@@ -26,7 +26,7 @@ var watchClauses = []clause{
 	},
 	{
 		id: "watch-break", needs: []need{needWatcher, needBreaker},
-		demand: `Breaker.Break: "ends the grant of name with exactly this token, in one atomic step, and notifies the waiters"`,
+		demand: `Breaker.Break: "ends the grant of name that has this token, in one atomic step, and notifies the waiters"`,
 		pair: func(p *probe, a, b *peer) {
 			grant := a.take(p.name("x"), p.long)
 			w := b.watch(p.ctx, p.request(grant.Name, p.long))

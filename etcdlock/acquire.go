@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -150,7 +150,7 @@ func (s *Store) recordGrantLocked(h *hold, req *driver.Request, revision int64) 
 	}
 	h.held, h.revision, h.lost = true, revision, req.Lost
 	s.setExpiryLocked(h, time.Now().Add(h.ttl))
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: tokenOf(revision), Span: span.Size, TTL: ttl, Handle: handle(h.key)}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: tokenOf(revision), TTL: ttl, Handle: handle(h.key)}
 }
 
 // recordPlaceLocked records that the hold has a place in the queue.
@@ -189,7 +189,7 @@ func (s *Store) attemptFailed(h *hold, req *driver.Request, err error) error {
 }
 
 // tokenOf returns the first token of the lock whose key was created by that revision.
-func tokenOf(revision int64) uint64 { return span.First(uint64(revision)) }
+func tokenOf(revision int64) uint64 { return tokenstep.First(uint64(revision)) }
 
 func heldError(name string, first holderKey) *driver.HeldError {
 	return &driver.HeldError{Name: name, Token: tokenOf(first.revision), Mode: first.mode, Holder: driver.DecodeHolder(string(first.value))}

@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/internal/workerpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -106,6 +107,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:            "etcd",
 		Fencing:          driver.FencingStrong,
+		TokenStep:        tokenstep.Size,
 		Fair:             true,
 		Shared:           true,
 		Limits:           true,

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -30,7 +30,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		if !ok || grant.Token == 0 {
 			return driver.ErrNotHeld
 		}
-		return s.deleteKey(ctx, string(key), int64(span.Number(grant.Token)))
+		return s.deleteKey(ctx, string(key), int64(tokenstep.Number(grant.Token)))
 	}
 	return s.detached(ctx, h, func(ctx context.Context) outcome { return outcome{err: s.release(ctx, h, grant.Token)} }).err
 }
@@ -104,13 +104,13 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.ensureConnected(ctx); err != nil {
 		return err
 	}
-	prefix, revision := s.queuePrefix(name), int64(span.Number(token))
+	prefix, revision := s.queuePrefix(name), int64(tokenstep.Number(token))
 	reply, err := s.get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(revision))
 	if err != nil {
 		return s.explain(ctx, err)
 	}
 	for _, kv := range holders(prefix, reply.Kvs) {
-		if tokenOf(kv.CreateRevision) == token { // it has the lock for as long as it exists
+		if kv.CreateRevision == revision { // it has the lock for as long as it exists
 			return s.deleteKey(ctx, string(kv.Key), revision)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
 )
 
 // handle is the Handle of a grant: what identifies its item, and what it takes to delete that in one
@@ -139,7 +138,7 @@ func (c *conn) acquire(req *driver.Request) (driver.Grant, error) {
 func (c *conn) granted(req *driver.Request, it *item, moment time.Time) driver.Grant {
 	h := &handle{id: strings.Clone(it.grantID()), token: it.token(c.started), sent: moment}
 	h.cas.Store(it.cas)
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, Span: span.Size, TTL: req.TTL, Handle: h}
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: h.token, TTL: req.TTL, Handle: h}
 }
 
 // held returns the error for a lock that another owner holds. It does not show what another

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 const (
@@ -76,7 +76,7 @@ func (it *item) isOf(grant *driver.Grant, started uint64) bool {
 func (it *item) token(started uint64) uint64 {
 	token, _, ok := it.written()
 	if ok && token == 0 {
-		return span.First(started + it.cas)
+		return tokenstep.First(started + it.cas)
 	}
 	return token
 }

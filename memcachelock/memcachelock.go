@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/attempts"
 	"github.com/dlock-go/dlock/internal/deadline"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 // Options of a store. The zero value is fine.
@@ -77,6 +78,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:         "memcached",
 		Fencing:       driver.FencingClockBound,
+		TokenStep:     tokenstep.Size,
 		WatchesExpiry: true,
 		Reaction:      pollInterval / 2,
 		MinTTL:        time.Second,

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 // Release implements driver.Store, with one round trip unless the lock was renewed. It waits
@@ -31,7 +32,10 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.deleteIf(ctx, name, &handle{}, func(c *conn, it *item) bool { return token != 0 && it.token(c.started) == token })
+	number := tokenstep.Number(token)
+	return s.deleteIf(ctx, name, &handle{}, func(c *conn, it *item) bool {
+		return number != 0 && tokenstep.Number(it.token(c.started)) == number
+	})
 }
 
 // deleteIf deletes the lock of name and wakes its waiters, if the item has the number of h, or

@@ -101,11 +101,10 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		l = new(lock)
 		s.locks[req.Name] = l
 	}
-	span := max(1, req.Span)
 	sh := l.of(req.Owner)
 	if sh == nil {
 		token := max(s.last+1, req.Floor)
-		s.last = token + span - 1
+		s.last = token + tokenStep - 1
 		l.shares = append(l.shares, share{mode: req.Mode, owner: req.Owner, token: token, since: now, holder: req.Holder})
 		sh = &l.shares[len(l.shares)-1]
 	}
@@ -113,7 +112,7 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 	if req.Queue {
 		s.dequeue(req.Name, req.Owner)
 	}
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: sh.token, Span: span, TTL: req.TTL}
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: sh.token, TTL: req.TTL}
 }
 
 // Downgrade implements driver.Downgrader.

@@ -68,6 +68,9 @@ func (l *lock) of(owner driver.Owner) *share {
 	return nil
 }
 
+// tokenStep is how many tokens a grant has. They cost nothing.
+const tokenStep = 1024
+
 // minRecords is the number of records below which a store removes none.
 const minRecords = 1024
 
@@ -82,7 +85,7 @@ func (s *Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "memlock.
 
 // Traits implements driver.Store.
 func (s *Store) Traits() driver.Traits {
-	return driver.Traits{Store: "memory", Fencing: driver.FencingStrong, Fair: true, Shared: true, Limits: true,
+	return driver.Traits{Store: "memory", Fencing: driver.FencingStrong, TokenStep: tokenStep, Fair: true, Shared: true, Limits: true,
 		Local: true, OneMachine: true, MinTTL: time.Millisecond}
 }
 

@@ -34,11 +34,16 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.use(name, s.now())
-	if l == nil || !slices.ContainsFunc(l.shares, func(sh share) bool { return sh.token == token }) {
+	if l == nil {
 		return driver.ErrNotHeld
 	}
-	s.end(name, l, token)
-	return nil
+	for _, sh := range l.shares {
+		if sh.token <= token && token-sh.token < tokenStep {
+			s.end(name, l, sh.token)
+			return nil
+		}
+	}
+	return driver.ErrNotHeld
 }
 
 // end ends the share with that token of l, the record of name, and wakes the waiters. While there are

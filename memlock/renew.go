@@ -42,7 +42,7 @@ func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64
 	if sh.token < token || sh.token == grant.Token {
 		sh.token = token
 	}
-	s.last = max(s.last, sh.token+max(1, grant.Span)-1)
+	s.last = max(s.last, sh.token+tokenStep-1)
 	grant.Token = sh.token
 	return grant, nil
 }

@@ -178,9 +178,9 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // grant grants an acquisition that has won its vote.
 func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
-	shortest, span := driver.MaxTTL, a.span // what each member of the majority has at least
+	shortest := driver.MaxTTL // what each member of the majority has at least
 	for i := range b.raised.all() {
-		shortest, span = min(shortest, b.answers[i].ttl), min(span, b.answers[i].span)
+		shortest = min(shortest, b.answers[i].ttl)
 	}
 	granted := shortest - drift(a.ttl)
 	if time.Since(start) >= granted {
@@ -191,7 +191,7 @@ func (s *Store) grant(a *acquisition, b *ballot, start time.Time) error {
 	if a.ended {
 		return errReleased
 	}
-	a.token, a.grantedSpan, a.minMemberTTL, a.grantedTTL = b.token, span, shortest, granted
+	a.token, a.minMemberTTL, a.grantedTTL = b.token, shortest, granted
 	return nil
 }
 

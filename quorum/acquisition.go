@@ -19,7 +19,6 @@ type acquisition struct {
 	owner  driver.Owner // the owner that the quorum was asked with
 	alias  driver.Owner // the owner that the members are asked with
 	ttl    time.Duration
-	span   uint64 // how many tokens the members are asked for
 	holder driver.Holder
 
 	released bool // by its owner, which must not get the lock any more; Store.mu guards it
@@ -29,7 +28,6 @@ type acquisition struct {
 	pausedUntil  time.Time     // when the owner may vote again after the last of them
 	ended        bool          // released, failed or lost: it is not acquired at a member any more
 	token        uint64        // zero until it is granted
-	grantedSpan  uint64        // the span of the grant
 	grantedTTL   time.Duration // the TTL of the grant
 	minMemberTTL time.Duration // the shortest TTL that the members of the majority promised
 	expires      time.Time     // when it has expired, and need not be remembered any more
@@ -41,7 +39,6 @@ type acquisition struct {
 // member has answered the last attempt.
 type memberState struct {
 	token  uint64
-	span   uint64
 	ttl    time.Duration // what the member promised
 	handle any
 	asked  bool          // the member got an attempt
@@ -50,16 +47,11 @@ type memberState struct {
 }
 
 func (s *Store) newAcquisition(req *driver.Request) *acquisition {
-	span := uint64(1)
-	if s.agreesOnTokens && s.oneKind {
-		span = max(1, req.Span)
-	}
 	return &acquisition{
 		name:    req.Name,
 		owner:   req.Owner,
 		alias:   driver.NewOwner(),
 		ttl:     req.TTL,
-		span:    span,
 		holder:  req.Holder,
 		expires: time.Now().Add(req.TTL),
 		members: make([]memberState, len(s.members)),
@@ -82,7 +74,7 @@ func (a *acquisition) locked(f func()) {
 func (a *acquisition) grant() driver.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, Span: a.grantedSpan, TTL: a.grantedTTL, Handle: a}
+	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: a.grantedTTL, Handle: a}
 }
 
 // memberGrant returns the grant for member i.
@@ -90,14 +82,14 @@ func (a *acquisition) memberGrant(i int) driver.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := &a.members[i]
-	return driver.Grant{Name: a.name, Owner: a.alias, Token: at.token, Span: at.span, TTL: cmp.Or(at.ttl, a.ttl), Handle: at.handle}
+	return driver.Grant{Name: a.name, Owner: a.alias, Token: at.token, TTL: cmp.Or(at.ttl, a.ttl), Handle: at.handle}
 }
 
 // aliasGrant is memberGrant without the token. The token is unknown, or not the last, if an answer of the
 // member was lost. No other acquisition has the alias.
 func (a *acquisition) aliasGrant(i int) driver.Grant {
 	grant := a.memberGrant(i)
-	grant.Token, grant.Span = 0, 0
+	grant.Token = 0
 	return grant
 }
 
@@ -115,7 +107,7 @@ func (a *acquisition) note(i int, grant *driver.Grant, err error) (token uint64)
 	defer a.mu.Unlock()
 	at := &a.members[i]
 	if err == nil {
-		at.token, at.span, at.ttl, at.handle = grant.Token, grant.Span, grant.TTL, grant.Handle
+		at.token, at.ttl, at.handle = grant.Token, grant.TTL, grant.Handle
 	}
 	at.asked = at.asked || !errors.Is(err, errStuck)
 	return a.token

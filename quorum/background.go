@@ -160,7 +160,7 @@ func (s *Store) repairAll(m *member) {
 func (s *Store) acquireAgain(m *member, a *acquisition) error {
 	a.mu.Lock()
 	ended, token := a.ended || time.Now().After(a.expires), a.token
-	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Span: a.span, Holder: a.holder}
+	req := driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
 	if s.agreesOnTokens {
 		req.Floor = token
 	}

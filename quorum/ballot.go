@@ -29,7 +29,6 @@ type ballot struct {
 
 type answer struct {
 	token  uint64
-	span   uint64
 	ttl    time.Duration
 	held   *driver.HeldError // if it refused
 	err    error             // if it failed

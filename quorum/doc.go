@@ -28,10 +28,9 @@
 // common, and its next token is larger than the last one it stored, so tokens rise,
 // whichever members answer. Usually this takes one round trip, because the quorum proposes
 // a token that is larger than the members' own choice ([driver.Request].Floor). Otherwise a
-// second call raises the smaller ones ([driver.TokenRaiser]). The tokens of a span
-// ([driver.Grant].Span) follow the same rule: each member of the majority has set all of them
-// aside. Members of different kinds may identify a lock by different tokens of its span, so there a
-// grant has one. With members that cannot raise tokens, they mean nothing, and a grant has one, too.
+// second call raises the smaller ones ([driver.TokenRaiser]). All tokens of a grant
+// ([driver.Traits].TokenStep) follow the same rule: each member of the majority has set them aside.
+// With members of different kinds, or that cannot raise tokens, tokens mean nothing.
 //
 // # What it does not promise
 //

@@ -172,7 +172,10 @@ func (c *fakeMember) noteToken(name string, token uint64) {
 	c.stored[name] = max(c.stored[name], token)
 }
 
-func lastToken(grant driver.Grant) uint64 { return grant.Token + max(1, grant.Span) - 1 }
+// tokenStep is that of the members.
+var tokenStep = memlock.New().Traits().TokenStep
+
+func lastToken(grant driver.Grant) uint64 { return grant.Token + tokenStep - 1 }
 
 func (c *fakeMember) knownToken(name string) uint64 {
 	c.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // than the time in which a member can crash and come back.
 //
 // A token that members chose because of a guess says nothing about their clocks: it may be ahead of
-// them, because it follows a span. To learn from it would move the next guess ahead, for good. So
+// them, because it follows the tokens of a grant. To learn from it would move the next guess ahead, for good. So
 // one vote in a while has no guess, and what the members choose then replaces what was known.
 type forecast struct {
 	mu    sync.Mutex

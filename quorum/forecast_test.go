@@ -18,13 +18,11 @@ func clockMembers(n int) []*fakeMember {
 	return all
 }
 
-// use acquires and releases x, with a span, once in each 10 ms.
+// use acquires and releases x once in each 10 ms.
 func use(t *testing.T, s driver.Store, times int) {
 	t.Helper()
 	for range times {
-		req := request("x", 10*time.Second)
-		req.Span = 1024
-		if err := s.Release(t.Context(), mustAcquire(t, s, req)); err != nil {
+		if err := s.Release(t.Context(), mustAcquire(t, s, request("x", 10*time.Second))); err != nil {
 			t.Fatal(err)
 		}
 		if err := backoff.Sleep(t.Context(), 10*time.Millisecond); err != nil {
@@ -33,20 +31,17 @@ func use(t *testing.T, s driver.Store, times int) {
 	}
 }
 
-// TestTokenAfterSpanDoesNotRunAhead: a single token that follows a span at once is ahead of the
-// members' clocks. That does not add up.
-func TestTokenAfterSpanDoesNotRunAhead(t *testing.T) {
+// TestTokenAfterAnotherDoesNotRunAhead: tokens that follow those of another grant at once are ahead of
+// the members' clocks. That does not add up.
+func TestTokenAfterAnotherDoesNotRunAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, clockMembers(3))
 		for range 2000 { // three minutes
 			use(t, s, 9)
-			req := request("x", 10*time.Second)
-			req.Span = 1024
 			for range 2 {
-				if err := s.Release(t.Context(), mustAcquire(t, s, req)); err != nil {
+				if err := s.Release(t.Context(), mustAcquire(t, s, request("x", 10*time.Second))); err != nil {
 					t.Fatal(err)
 				}
-				req = request("x", 10*time.Second) // a single one, right after the span
 			}
 		}
 		grant := mustAcquire(t, s, request("x", time.Second))
@@ -56,10 +51,10 @@ func TestTokenAfterSpanDoesNotRunAhead(t *testing.T) {
 	})
 }
 
-// TestEarlyRestartAfterSpans: as TestEarlyRestartAllowsSecondHolder, after the holder's process has
+// TestEarlyRestartOfAUsedLock: as TestEarlyRestartAllowsSecondHolder, after the holder's process has
 // used the lock for ten seconds: the second holder has the larger token, because the members'
 // clocks agree.
-func TestEarlyRestartAfterSpans(t *testing.T) {
+func TestEarlyRestartOfAUsedLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clockMembers(5)
 		for _, c := range all[3:] {
@@ -67,9 +62,7 @@ func TestEarlyRestartAfterSpans(t *testing.T) {
 		}
 		holder := open(t, all)
 		use(t, holder, 1000)
-		req := request("x", 10*time.Second)
-		req.Span = 1024
-		grant := mustAcquire(t, holder, req)
+		grant := mustAcquire(t, holder, request("x", 10*time.Second))
 		synctest.Wait()
 		all[2].set(gone)
 		for _, c := range all[3:] {

@@ -223,7 +223,7 @@ func (p retrying) Release(ctx context.Context, grant driver.Grant) (err error) {
 func TestConformanceWithLateMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := checkWithLateMember(t)
-		for again := 0; again < 2 && onlyIn(err, "break-holder", "break-token", "span-break", "list-renewed", "client-limit"); again++ {
+		for again := 0; again < 2 && onlyIn(err, "break-holder", "break-token", "break-step", "token-shown", "list-renewed", "client-limit"); again++ {
 			t.Logf("once more, because of: %v", err)
 			err = checkWithLateMember(t)
 		}

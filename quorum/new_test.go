@@ -132,6 +132,7 @@ func TestTraitsOfTheWeakestMember(t *testing.T) {
 	want := driver.Traits{
 		Store:      "quorum of 5 memory",
 		Fencing:    driver.FencingStrong,
+		TokenStep:  tokenStep,
 		SplitVotes: true,
 		OneMachine: true,
 		MinTTL:     400 * time.Millisecond,
@@ -150,6 +151,7 @@ func TestTraitsOfTheWeakestMember(t *testing.T) {
 	want = driver.Traits{
 		Store:       "quorum of 3 stores",
 		Fencing:     driver.FencingNone, // one member cannot be given a token
+		TokenStep:   1,
 		SplitVotes:  true,
 		OneMachine:  true, // two members exclude only processes of their machine
 		MinTTL:      time.Second,

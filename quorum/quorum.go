@@ -33,7 +33,7 @@ type Options struct {
 //
 // It is a driver.Diagnoser, a driver.Watcher if a majority of its members are Watchers without
 // Traits.Queues, a driver.Lister and Finder if a majority are Listers, and a driver.Breaker if a
-// majority are Breakers and all are TokenRaisers. Otherwise these calls return an error that wraps
+// majority are Breakers and all are TokenRaisers of one kind. Otherwise these calls return an error that wraps
 // driver.ErrUnsupported.
 //
 // Only the Store that an owner asked knows what the owner has: another Store of the same members can
@@ -43,8 +43,7 @@ type Store struct {
 	traits         driver.Traits
 	timeout        time.Duration
 	majority       int  // any two majorities have a member in common
-	agreesOnTokens bool // all members are TokenRaisers
-	oneKind        bool // and identify a lock by the same token of its span
+	agreesOnTokens bool // all members are TokenRaisers of one kind
 	forecast       forecast
 
 	identified atomic.Bool // a first attempt has waited for the identities of all members
@@ -107,7 +106,6 @@ func New(members []driver.Store, opts *Options) (*Store, error) {
 	}
 	s.identified.Store(!slices.ContainsFunc(s.members, func(m *member) bool { return m.identifier != nil }))
 	s.traits, s.agreesOnTokens = traits(s.members, s.timeout)
-	s.oneKind = !slices.ContainsFunc(members, func(m driver.Store) bool { return m.Traits().Store != members[0].Traits().Store })
 	if shortest, longest := s.traits.MinTTL, s.traits.MaxTTL; shortest > longest || s.timeout > longest/4 {
 		return nil, fmt.Errorf("no TTL is allowed: it must be at most %v, and at least %v and four times the MemberTimeout of %v", longest, shortest, s.timeout)
 	}
@@ -146,7 +144,7 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, agreesOn
 	var reactions []time.Duration
 	for _, m := range members {
 		of := m.store.Traits()
-		agreesOnTokens = agreesOnTokens && m.raiser != nil
+		agreesOnTokens = agreesOnTokens && m.raiser != nil && of.Store == t.Store && of.TokenStep == t.TokenStep
 		if of.Store != t.Store {
 			t.Store = "stores"
 		}
@@ -164,7 +162,7 @@ func traits(members []*member, timeout time.Duration) (t driver.Traits, agreesOn
 		t.SurvivesFailover = t.SurvivesFailover && of.SurvivesFailover
 	}
 	if !agreesOnTokens {
-		t.Fencing = driver.FencingNone
+		t.Fencing, t.TokenStep = driver.FencingNone, 1
 	}
 	slices.Sort(reactions)                 // unknown ones, which are zero, come first
 	t.Reaction = reactions[len(members)/2] // until a majority is released

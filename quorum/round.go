@@ -27,7 +27,7 @@ type memberAnswer struct {
 
 func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
 	r := &round{s: s, a: a, ctx: ctx, sent: time.Now(), answers: make(chan memberAnswer, 4*len(s.members))}
-	r.req = driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Span: a.span, Holder: a.holder}
+	r.req = driver.Request{Name: a.name, Owner: a.alias, TTL: a.ttl, Holder: a.holder}
 	if s.agreesOnTokens {
 		r.req.Floor = s.forecast.guess(r.sent)
 	}
@@ -77,7 +77,7 @@ func (r *round) ask(i int) {
 	}
 	grant, err := m.acquire(r.ctx, &r.req)
 	token := r.a.note(i, &grant, err)
-	got := answer{token: grant.Token, span: max(1, grant.Span), ttl: grant.TTL}
+	got := answer{token: grant.Token, ttl: grant.TTL}
 	if got.held, _ = errors.AsType[*driver.HeldError](err); got.held == nil {
 		got.err = err
 	}

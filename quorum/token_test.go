@@ -55,7 +55,6 @@ func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store
 		h.disturb(random, all, majority, last)
 		name := names[random.IntN(len(names))]
 		req := request(name, 2*time.Second)
-		req.Span = uint64(random.IntN(100))
 		grant, err := client.Acquire(ctx, req)
 		if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnreachable) {
 			if err := backoff.Sleep(ctx, rand.N(3*time.Second)); err != nil {
@@ -73,8 +72,8 @@ func (h history) run(ctx context.Context, open func([]*fakeMember) *quorum.Store
 		if know := h.know(all, name, last[name]); know < majority {
 			return fmt.Errorf("%d of %d members have set %d to %d aside", know, len(all), grant.Token, last[name])
 		}
-		if again, err := client.Acquire(ctx, req); err == nil && (again.Token != grant.Token || again.Span != grant.Span) {
-			return fmt.Errorf("%d tokens from %d were granted, and then %d from %d", grant.Span, grant.Token, again.Span, again.Token)
+		if again, err := client.Acquire(ctx, req); err == nil && again.Token != grant.Token {
+			return fmt.Errorf("token %d was granted, and then %d", grant.Token, again.Token)
 		}
 		granted++
 		if random.IntN(3) > 0 {
@@ -163,30 +162,20 @@ func TestVoteIsWonWithTheTokenOfALateMember(t *testing.T) {
 		setDelay(all[2:], 10*time.Millisecond)
 		grant := mustAcquire(t, s, request("x", time.Minute))
 		for _, i := range []int{0, 2} {
-			if known := all[i].knownToken("x"); known != grant.Token {
-				t.Errorf("member %d knows token %d; want %d, which was granted", i+1, known, grant.Token)
+			if known := all[i].knownToken("x"); known != lastToken(grant) {
+				t.Errorf("member %d knows token %d; want %d, the last that was granted", i+1, known, lastToken(grant))
 			}
 		}
 	})
 }
 
-// TestSpan: a majority sets aside all tokens of a span, also where they are raised, and with a
-// member that grants fewer.
-func TestSpan(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		few    uint64 // what the second member grants; zero is all
-		floors [3]uint64
-		want   uint64
-	}{
-		{"alike", 0, [3]uint64{}, 100},
-		{"raised", 0, [3]uint64{1_000, 50, 5}, 100},
-		{"one grants fewer", 7, [3]uint64{}, 7},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+// TestStepIsSetAside: a majority sets aside all tokens of a grant, also where they are raised.
+func TestStepIsSetAside(t *testing.T) {
+	for name, floors := range map[string][2]uint64{"alike": {}, "raised": {100_000, 50}} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := fakeMembers(3)
-				for i, floor := range test.floors {
+				for i, floor := range floors {
 					ahead := request("x", time.Second)
 					ahead.Floor = floor
 					if err := all[i].Release(t.Context(), mustAcquire(t, all[i], ahead)); err != nil {
@@ -194,17 +183,8 @@ func TestSpan(t *testing.T) {
 					}
 				}
 				all[2].set(gone)
-				s, err := quorum.New([]driver.Store{conn{all[0]}, grantsFew{conn{all[1]}, test.few}, conn{all[2]}}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				req := request("x", time.Minute)
-				req.Span = 100
-				grant := mustAcquire(t, s, req)
-				if grant.Span != test.want {
-					t.Errorf("a span of %d was granted, want %d", grant.Span, test.want)
-				}
+				s := open(t, all)
+				grant := mustAcquire(t, s, request("x", time.Minute))
 				for i, c := range all[:2] {
 					if known := c.knownToken("x"); known < lastToken(grant) {
 						t.Errorf("member %d knows token %d; %d to %d were granted", i+1, known, grant.Token, lastToken(grant))
@@ -221,17 +201,76 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// grantsFew is a member that grants at most a few tokens.
-type grantsFew struct {
-	conn
-	few uint64
+// TestRepairSetsAsideTheStep: a repaired member knows all tokens of the grant, like one that never
+// forgot.
+func TestRepairSetsAsideTheStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s := open(t, all)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		synctest.Wait()
+		for _, some := range [][]*fakeMember{all[3:], all[:2]} {
+			for _, c := range some {
+				c.restartEmpty()
+			}
+			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Fatal(errs)
+			}
+			synctest.Wait()
+		}
+		for i, c := range all {
+			if known := c.knownToken("x"); known < lastToken(grant) {
+				t.Errorf("member %d knows token %d, the last one is %d", i+1, known, lastToken(grant))
+			}
+		}
+		if err := s.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+		all[2].set(gone) // the only one that never forgot
+		if next := mustAcquire(t, open(t, all), request("x", time.Minute)); next.Token <= lastToken(grant) {
+			t.Errorf("token %d was granted after %d to %d", next.Token, grant.Token, lastToken(grant))
+		}
+	})
 }
 
-func (m grantsFew) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if m.few > 0 {
-		req.Span = min(req.Span, m.few)
+// showsLast is a member of another kind, which shows a lock by the last of its tokens.
+type showsLast struct{ conn }
+
+func (m showsLast) Traits() driver.Traits {
+	t := m.conn.Traits()
+	t.Store = "Redis"
+	return t
+}
+
+func (m showsLast) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	grant, err := m.conn.Acquire(ctx, req)
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		held.Token += tokenStep - 1
 	}
-	return m.conn.Acquire(ctx, req)
+	return grant, err
+}
+
+// TestMixedMembersHaveNoTokens: members of different kinds show different tokens of one grant. They
+// agree on the holder, and promise no tokens.
+func TestMixedMembersHaveNoTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s, err := quorum.New([]driver.Store{showsLast{conn{all[0]}}, conn{all[1]}, conn{all[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if of := s.Traits(); of.Fencing != driver.FencingNone || of.TokenStep != 1 {
+			t.Errorf("the tokens are %v, %d a grant; want none that can be relied on", of.Fencing, of.TokenStep)
+		}
+		mustAcquire(t, s, request("x", time.Minute))
+		synctest.Wait()
+		all[2].set(gone)
+		_, err = s.Acquire(t.Context(), request("x", time.Minute))
+		if held, ok := errors.AsType[*driver.HeldError](err); !ok || held.Holder == (driver.Holder{}) && held.Remaining == 0 {
+			t.Errorf("two members of three refuse: %v, want their holder", err)
+		}
+	})
 }
 
 // losesAnswer is a member that carries out the next attempt, and whose answer to it is lost.

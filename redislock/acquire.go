@@ -45,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		s.unconfirmed.remove(req.Owner)
 	}
 	s.writerPlaces.remove(req.Owner)
-	return newGrant(&req, token, spanOf(&req), holder), nil
+	return newGrant(&req, token, holder), nil
 }
 
 // handle is what a grant carries for its release.
@@ -54,8 +54,8 @@ type handle struct {
 	exact  bool   // neither shared nor fair: the owner has nothing but the lock, which releaseExact releases
 }
 
-func newGrant(req *driver.Request, lastToken, span uint64, holder string) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: lastToken - span + 1, Span: span, TTL: req.TTL,
+func newGrant(req *driver.Request, lastToken uint64, holder string) driver.Grant {
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: lastToken - tokenStep + 1, TTL: req.TTL,
 		Handle: handle{holder, !req.Fair && req.Mode == driver.Mode{}}}
 }
 
@@ -85,7 +85,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
-		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+spanOf(req)-1, holder, spanOf(req))
+		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+tokenStep-1, holder, tokenStep)
 	if reply == nil && haveResults(err) { // shared holders have the lock
 		return s.acquireAnyMode(ctx, key, req, holder)
 	}
@@ -97,7 +97,7 @@ func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Requ
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.guardOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys,
-		req.Floor, unconfirmed, spanOf(req), millis(req.TTL), req.Owner.Hex(), holder)
+		req.Floor, unconfirmed, tokenStep, millis(req.TTL), req.Owner.Hex(), holder)
 	token, err := s.readToken(req, reply, sent, err)
 	if held, refused := errors.AsType[*driver.HeldError](err); refused && held.Mode.Shared {
 		return s.acquireAnyMode(ctx, key, req, holder)
@@ -110,7 +110,7 @@ func (s *Store) acquireAnyMode(ctx context.Context, key string, req *driver.Requ
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireAnyMode, keys,
-		millis(req.TTL), req.Owner.Hex(), req.Floor, spanOf(req), holder,
+		millis(req.TTL), req.Owner.Hex(), req.Floor, tokenStep, holder,
 		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key), millis(driver.PlaceTTL(req.TTL)))
 	token, err := s.readToken(req, reply, sent, err)
 	if err != nil && req.Queue && !req.Fair && req.Mode == (driver.Mode{}) && mayHavePlace(err) {
@@ -157,16 +157,14 @@ var multi, exec = []any{"multi"}, []any{"exec"}
 // if the counter was ahead. In both cases acquireByClock draws other tokens.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
 	first, counter := max(now, req.Floor), s.counterOf(key)
-	proposed := first + spanOf(req) - 1
+	proposed := first + tokenStep - 1
 	value := grantPrefix(req.Owner, proposed) + holder
 	t := append(make([]redis.Cmder, 0, 5),
 		noRetryCmd{redis.NewCmd(ctx, multi...)},
 		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
-		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))})
-	if proposed > first {
-		t = append(t, noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
-	}
-	t = append(t, noRetryCmd{redis.NewCmd(ctx, exec...)})
+		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))},
+		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")},
+		noRetryCmd{redis.NewCmd(ctx, exec...)})
 	err := s.ackedRoute.viaClient.do(ctx, t...)
 	if !haveResults(err) {
 		if !neverSent(err) {
@@ -255,7 +253,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		return nil, nil
 	}
 	keys := make([]string, 0, 2*len(reqs)+1)
-	args := append(make([]any, 0, 3+3*len(reqs)), nil, 0, 1) // floor, no unconfirmed token, one token each
+	args := append(make([]any, 0, 3+3*len(reqs)), nil, 0, tokenStep) // floor, no unconfirmed token
 	var floor uint64
 	clustered, tag := s.clustered.Load(), hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
@@ -308,7 +306,7 @@ func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]dr
 		if err != nil {
 			return nil, err
 		}
-		grants[i] = newGrant(&reqs[i], token, 1, reqs[i].Holder.Encode())
+		grants[i] = newGrant(&reqs[i], token, reqs[i].Holder.Encode())
 	}
 	return grants, nil
 }

@@ -46,7 +46,7 @@ func prefixOf(grant driver.Grant) string {
 	if grant.Token == 0 {
 		return ownerPrefix(grant.Owner)
 	}
-	return grantPrefix(grant.Owner, lastOfSpan(grant))
+	return grantPrefix(grant.Owner, lastToken(grant))
 }
 
 // grantPrefix begins the holder value of a grant: only the holder's description is missing.
@@ -58,15 +58,15 @@ func grantPrefix(o driver.Owner, token uint64) string {
 	return string(append(b, ':'))
 }
 
-// parseHolderValue returns the token and the holder. A value that another program wrote has no
+// parseHolderValue returns the first token of the grant, and the holder. A value that another program wrote has no
 // token, and becomes the holder's note. In the plain protocol it is that program's secret, and
 // the holder stays empty.
 func (s *Store) parseHolderValue(value string) (token uint64, holder driver.Holder) {
 	owner, rest, ok := strings.Cut(value, ":")
 	if ok && len(owner) == 2*len(driver.Owner{}) {
 		digits, text, _ := strings.Cut(rest, ":")
-		if token, err := strconv.ParseUint(digits, 10, 64); err == nil && token <= maxToken && strings.HasPrefix(text, "{") {
-			return token, driver.DecodeHolder(text)
+		if last, err := strconv.ParseUint(digits, 10, 64); err == nil && last >= tokenStep && last <= maxToken && strings.HasPrefix(text, "{") {
+			return last - tokenStep + 1, driver.DecodeHolder(text)
 		}
 	}
 	if s.protocol == Plain {

@@ -107,7 +107,7 @@ func withSlots(p Protocol) *Store {
 func TestParseHolderValue(t *testing.T) {
 	owner := driver.NewOwner()
 	holder := driver.Holder{Host: "web-1", PID: 7, Program: "billing", Note: `a:b"{}`}
-	value := grantPrefix(owner, 1794800000000001) + holder.Encode()
+	value := prefixOf(driver.Grant{Owner: owner, Token: 1794800000000001}) + holder.Encode()
 	redisson, plain := &Store{protocol: Redisson}, &Store{protocol: Plain}
 	for _, s := range []*Store{redisson, plain} {
 		if token, h := s.parseHolderValue(value); token != 1794800000000001 || h != holder {

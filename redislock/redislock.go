@@ -155,6 +155,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           "redis",
 		Fencing:         driver.FencingClockBound,
+		TokenStep:       tokenStep,
 		Fair:            s.protocol == Redisson,
 		Shared:          s.protocol == Redisson,
 		Limits:          s.protocol == Redisson,

@@ -67,7 +67,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	key := s.keyOf(grant.Name)
 	keys := append([]string{key}, s.queueOf(key)...)
 	reply, err := s.route.eval(ctx, s.scripts.downgrade, keys,
-		grantPrefix(grant.Owner, lastOfSpan(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
+		grantPrefix(grant.Owner, lastToken(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
 	return notHeldUnlessOne(reply, err, grant.Name)
 }
 
@@ -79,7 +79,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	key := s.keyOf(name)
 	keys := append([]string{key}, s.queueOf(key)...)
-	reply, err := s.route.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key), javaRWChannelOf(key))
+	reply, err := s.route.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key), javaRWChannelOf(key), tokenStep)
 	if err == nil && reply != int64(1) {
 		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
 	}

@@ -15,7 +15,10 @@ import (
 // A lock is a row under its name, taken by one statement that updates it if it is free,
 // expired or the owner's already. The row outlives the lock, so that its token continues.
 // With Version the row must also be as it was read before. The row's token is the last one of
-// the grant's span.
+// the grant.
+
+// tokenStep is how many tokens a grant has.
+const tokenStep = 1024
 
 // maxRaces limits the attempts that fail although a read right after them finds the lock free.
 const maxRaces = 4
@@ -95,7 +98,7 @@ func (s *Store) runAcquire(ctx context.Context, run statement.Runner, req *drive
 	if req.Fair {
 		id = statement.AcquireFair
 	}
-	return run.Acquire(ctx, id, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode(), version, int64(max(1, req.Span)))
+	return run.Acquire(ctx, id, req.Name, req.Owner.Hex(), millis(req.TTL), req.Holder.Encode(), version, int64(tokenStep))
 }
 
 // readVersion returns a row's version, zero if the row does not exist, or why req is refused.
@@ -142,20 +145,22 @@ func blocker(ctx context.Context, run statement.Runner, req *driver.Request) err
 
 // granted returns the grant of a row with that token.
 func granted(req *driver.Request, token uint64) driver.Grant {
-	span := max(1, req.Span)
-	grant := driver.Grant{Name: req.Name, Owner: req.Owner, Token: token - span + 1, Span: span, TTL: req.TTL}
+	grant := driver.Grant{Name: req.Name, Owner: req.Owner, Token: firstToken(int64(token)), TTL: req.TTL}
 	if req.Mode != (driver.Mode{}) {
 		grant.Handle = listed{}
 	}
 	return grant
 }
 
+// firstToken returns the token of a grant whose row has the last one.
+func firstToken(last int64) uint64 { return uint64(max(1, last-tokenStep+1)) }
+
 // lastToken returns the token of the row of a grant, zero if the grant has no token.
 func lastToken(grant *driver.Grant) int64 {
 	if grant.Token == 0 {
 		return 0
 	}
-	return int64(grant.Token + max(1, grant.Span) - 1)
+	return int64(grant.Token + tokenStep - 1)
 }
 
 // acquireOn makes attempts over one connection until one is granted. If other owners block them,

@@ -65,7 +65,7 @@ func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info,
 			lock := share.DecodeHeld(token, holder, since, ms)
 			for i := range lock.Shares {
 				h := &lock.Shares[i]
-				page = append(page, driver.Info{Name: name, Mode: lock.Mode, Token: uint64(h.Token), Holder: h.Holder,
+				page = append(page, driver.Info{Name: name, Mode: lock.Mode, Token: firstToken(h.Token), Holder: h.Holder,
 					Since: time.UnixMilli(h.Since), Remaining: remaining(lock.Remaining(h)), Waiters: waiters})
 			}
 			return nil

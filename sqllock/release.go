@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"math"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
@@ -65,9 +66,11 @@ func (s *Store) deletePlaces(ctx context.Context, grant *driver.Grant) error {
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
-	broken, err := s.runStatement(ctx, "break", name, statement.Break, name, int64(token))
+	first := int64(min(token, math.MaxInt64-tokenStep))
+	last := first + tokenStep - 1 // a row has the last of its tokens
+	broken, err := s.runStatement(ctx, "break", name, statement.Break, name, first, last)
 	if err == nil && !broken {
-		broken, err = s.editShares(ctx, "break", name, func(lock *share.Lock) bool { return lock.Break(int64(token)) })
+		broken, err = s.editShares(ctx, "break", name, func(lock *share.Lock) bool { return lock.Break(first, last) })
 	}
 	if err == nil && !broken {
 		err = driver.ErrNotHeld

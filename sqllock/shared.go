@@ -38,11 +38,10 @@ func acquireShare(ctx context.Context, run statement.Runner, req *driver.Request
 
 // admit gives a request that is not refused its share, and returns the last token.
 func admit(req *driver.Request, lock *share.Lock) (token uint64, err error) {
-	span := int64(max(1, req.Span))
-	if lock.Row().Token > math.MaxInt64-span {
+	if lock.Row().Token > math.MaxInt64-tokenStep {
 		return 0, errTokenTooLarge
 	}
-	return uint64(lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, span, millis(req.TTL))), nil
+	return uint64(lock.Admit(req.Mode, req.Owner.Hex(), req.Holder, tokenStep, millis(req.TTL))), nil
 }
 
 // placesBefore are the places that a request has to give way to.
@@ -76,7 +75,7 @@ func refusal(req *driver.Request, lock *share.Lock, queued bool) error {
 	case lock.Mode.Limit != req.Mode.Limit:
 		return &driver.ModeError{Name: req.Name, Mode: lock.Mode}
 	}
-	return &driver.HeldError{Name: req.Name, Token: uint64(h.Token), Mode: lock.Mode, Holder: h.Holder,
+	return &driver.HeldError{Name: req.Name, Token: firstToken(h.Token), Mode: lock.Mode, Holder: h.Holder,
 		Remaining: remaining(lock.Remaining(h)), Queued: !req.Fair && queued}
 }
 

@@ -184,6 +184,7 @@ func (s *Store) Traits() driver.Traits {
 		Store:           s.facts.String(),
 		Reaction:        s.dialect.reaction,
 		Fencing:         driver.FencingStrong,
+		TokenStep:       tokenStep,
 		Fair:            true,
 		Shared:          true,
 		Limits:          true,

@@ -62,18 +62,17 @@ type dialect struct {
 	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
 	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
 
-	// tokenStep is the distance of the tokens that two successive numbers of the server stand for with
+	// distance is that of the tokens that two successive numbers of the server stand for with
 	// Session. Stores of older versions hand over with the tokens in between.
-	tokenStep uint64
+	distance uint64
 	// startTokens returns what is to be added to the numbers that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens    func(context.Context, *Store, *sql.Conn) (shift uint64, err error)
 	setFingerprint func(context.Context, *conn) error // of a session that has an id
 
-	// raiseToken raises the token of a row by the span of the lock, commits it, and returns the
-	// last token of the span. It sets the id and the fingerprint of the conn. It returns
-	// errRowLocked if a transaction has locked the row, errRowNew if it had to insert the row
-	// first, and errLostRace if the janitor has just deleted it.
+	// raiseToken raises the token of a row, commits it, and returns it. It sets the id and the
+	// fingerprint of the conn. It returns errRowLocked if a transaction has locked the row, errRowNew
+	// if it had to insert the row first, and errLostRace if the janitor has just deleted it.
 	raiseToken func(context.Context, *Store, *conn, *heldLock) (token uint64, err error)
 
 	// lockRow begins a transaction, locks the row if its token is still the same, and takes

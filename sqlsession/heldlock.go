@@ -43,7 +43,7 @@ type heldLock struct {
 // grant has a single token: a caller that took the lock over from another one of its process, without asking
 // the server, might get it over a connection that is dead, after another process got it.
 func (h *heldLock) grant() driver.Grant {
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: 1, TTL: h.ttl}
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, TTL: h.ttl}
 }
 
 func (h *heldLock) changedLocked() <-chan struct{} {

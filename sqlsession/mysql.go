@@ -39,7 +39,7 @@ var mysqlDialect = dialect{
 	examine:     examineMySQL,
 	diagnose:    diagnoseMySQL,
 	// A number has 56 bits, which leave 7 in a signed integer of 64 bits.
-	tokenStep:      1 << 7,
+	distance:       1 << 7,
 	startTokens:    startMySQLTokens,
 	setFingerprint: setMySQLFingerprint,
 	raiseToken:     raiseMySQLToken,

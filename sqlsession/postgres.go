@@ -13,8 +13,8 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/finding"
-	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 var postgresDialect = dialect{
@@ -37,7 +37,7 @@ var postgresDialect = dialect{
 	placeOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[8:])) },
 	examine:        examinePostgres,
 	diagnose:       diagnosePostgres,
-	tokenStep:      span.Size,
+	distance:       tokenstep.Size,
 	startTokens:    startPostgresTokens,
 	setFingerprint: setPostgresFingerprint,
 	raiseToken:     raisePostgresToken,

@@ -114,7 +114,7 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 			switch {
 			case ctx.Err() != nil: // the caller has left, and its Release may have come before
 				err = context.Cause(ctx)
-			case s.hold(h, number*s.dialect.tokenStep):
+			case s.hold(h, number*s.dialect.distance):
 				return nil
 			default: // the attempt ends with the session
 				return errConnGone

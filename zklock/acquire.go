@@ -10,7 +10,6 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/span"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -74,7 +73,7 @@ func (s *Store) recordGrant(h *hold, req *driver.Request, at position) (driver.G
 	h.position = position{}
 	h.promised = min(s.promise(req.TTL, at.age), s.remaining(s.confirmed.sent))
 	s.setExpiryLocked(h, h.ttl)
-	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, Span: span.Size, TTL: h.promised}, nil
+	return driver.Grant{Name: h.name, Owner: h.owner, Token: h.token, TTL: h.promised}, nil
 }
 
 // refuse returns a HeldError. It removes the node of an owner that does not wait.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/clock"
-	"github.com/dlock-go/dlock/internal/span"
 	"github.com/dlock-go/dlock/internal/subscribers"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 type holdID struct {
@@ -40,7 +40,7 @@ type hold struct {
 	node         string        // name in the container; empty if there is none
 	extraNodes   []string      // companion, anchor, lease node or place node, relative to the container
 	session      int64         // the ID of the nodes' session
-	token        uint64        // the first of the span: of the node or, for a permit, of its lease node
+	token        uint64        // the first: of the node or, for a permit, of its lease node
 	version      int32         // of the container when the node was created
 	seen         clock.Instant // the node existed at some moment after that instant
 	held         bool
@@ -175,4 +175,4 @@ func (s *Store) keepsPromise(h *hold) bool { return h.promised <= s.promise(h.tt
 
 // tokenOf returns the first token of a lock. The zxid that created its node, a number that
 // rises with every change in ZooKeeper, is the upper part.
-func tokenOf(zxid int64) uint64 { return span.First(uint64(zxid)) }
+func tokenOf(zxid int64) uint64 { return tokenstep.First(uint64(zxid)) }

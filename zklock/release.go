@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -194,6 +195,7 @@ func (s *Store) deleteIfToken(container, anchor, node string, token uint64) erro
 
 // Break implements driver.Breaker.
 func (s *Store) Break(ctx context.Context, name string, token uint64) error {
+	token = tokenstep.First(tokenstep.Number(token))
 	return s.run(ctx, "breaking a lock", func(context.Context) error {
 		for {
 			again, err := s.tryBreak(s.containerPath(name), token)

@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/alarm"
 	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/detach"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/internal/workerpool"
 	"github.com/go-zookeeper/zk"
 )
@@ -153,6 +154,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:            "zookeeper",
 		Fencing:          driver.FencingStrong,
+		TokenStep:        tokenstep.Size,
 		Fair:             s.opts.Order == Fair,
 		Shared:           s.offersModes(),
 		Limits:           s.offersModes(),

@@ -1,5 +1,5 @@
 -- KEYS: lock and counter of each name. In a cluster the guard follows: see guardOf.
--- ARGV: floor, unconfirmed, span; then ttl, owner, holder of each.
+-- ARGV: floor, unconfirmed, step; then ttl, owner, holder of each.
 -- Returns {clock, last token of each}. If another owner holds one of the locks, it acquires none
 -- and returns the refusal of redisson_acquire_any_mode.lua for the first such lock.
 --

@@ -1,8 +1,8 @@
--- KEYS: lock. ARGV: token, channel.
--- Deletes the lock if it is held with that token, or by another program's holder with that
+-- KEYS: lock. ARGV: token, channel, channel of RReadWriteLock (unused), step.
+-- Deletes the lock if its holder has that token, or by another program's holder with that
 -- number. Returns 1 if it did.
 local value = value_of(KEYS[1])
-if not value or (token_of(value) or foreign_token(value)) ~= ARGV[1] then
+if not value or not has_token(value, ARGV[1], ARGV[4]) then
 	return 0
 end
 redis.call('del', KEYS[1])

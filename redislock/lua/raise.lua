@@ -1,4 +1,4 @@
--- KEYS: lock, counter. ARGV: prefix of the holder value, owner, last token of the span, and that of
+-- KEYS: lock, counter. ARGV: prefix of the holder value, owner, the last of the new tokens, and that of
 -- the grant, which is lowered if need be.
 -- Raises the lock's token and the counter to at least the token. Returns the lock's last token, or
 -- false if the lock is not held with that prefix.

@@ -1,5 +1,5 @@
 -- KEYS: lock, counter, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: ttl, owner, floor, span, holder, mode, fair, queues, place, channel, TTL of the place.
+-- ARGV: ttl, owner, floor, step, holder, mode, fair, queues, place, channel, TTL of the place.
 -- Acquires a lock in any mode: 'write', 'read' or a limit. Returns {clock, last token}. A refusal
 -- is {holder value, remaining, position, mode, java_rw, queued}. The mode is that of the holder, or
 -- empty if a place in the queue is in the way. java_rw is 1 if Java's RReadWriteLock is a holder,

@@ -1,4 +1,4 @@
--- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, span. Returns the last
+-- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, step. Returns the last
 -- token. If another owner holds the lock, it returns the refusal of redisson_acquire_any_mode.lua,
 -- except if the lock has shared holders or permits: then it returns false.
 --

@@ -1,21 +1,21 @@
 -- KEYS: lock, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: token, channel, channel of RReadWriteLock.
--- Ends the hold with that token, or that of another program's holder with that number. Returns 1 if
+-- ARGV: token, channel, channel of RReadWriteLock, step.
+-- Ends the hold that has that token, or that of another program's holder with that number. Returns 1 if
 -- it did.
 local lock = KEYS[1]
 local mode = mode_of(lock)
 local ended, freed = false, false
-local function has_token(value)
-	return value and (token_of(value) or foreign_token(value)) == ARGV[1]
+local function is_broken(value)
+	return value and has_token(value, ARGV[1], ARGV[4])
 end
 if not mode or mode == 'write' then
-	if has_token(value_of(lock)) then
+	if is_broken(value_of(lock)) then
 		redis.call('del', lock)
 		ended, freed = true, true
 	end
 else
 	for _, share in ipairs(live_shares(lock)) do
-		if not ended and has_token(share_value(lock, share[1])) then
+		if not ended and is_broken(share_value(lock, share[1])) then
 			ended, freed = true, end_share(lock, mode, share[1])
 		end
 	end

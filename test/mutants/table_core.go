@@ -282,13 +282,6 @@ func init() {
 		test: ". TestContextChecksTheClock",
 	})
 	add(mutant{
-		rule: "spans that are not used get small",
-		file: "handover.go",
-		old:  `min(max(wanted, minSpan), maxSpan)`,
-		new:  `max(maxSpan, wanted)`,
-		test: ". TestSpansFollowTheirUse",
-	})
-	add(mutant{
 		rule: "every lease of a hand-over has a token of its own",
 		file: "handover.go",
 		old:  `h.token + 1, h.lastSent()`,
@@ -298,9 +291,9 @@ func init() {
 	add(mutant{
 		rule: "a hand-over uses no token that was not granted",
 		file: "handover.go",
-		old:  `h.usedTokens() >= h.Grant.Span`,
-		new:  `h.usedTokens() > h.Grant.Span`,
-		test: ". TestHandOverEndsWithTheSpan",
+		old:  `h.usedTokens() >= c.traits.TokenStep`,
+		new:  `h.usedTokens() > c.traits.TokenStep`,
+		test: ". TestHandOverEndsWithTheStep",
 	})
 	add(mutant{
 		rule: "a lock is not handed over to a caller with another TTL",

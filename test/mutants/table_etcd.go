@@ -18,8 +18,8 @@ func init() {
 	add(mutant{
 		rule: "a break needs the token of the holder",
 		file: "etcdlock/release.go",
-		old:  `if tokenOf(kv.CreateRevision) == token {`,
-		new:  `if kv.CreateRevision == revision {`,
+		old:  "if kv.CreateRevision == revision { // it has the lock for as long as it exists\n			return s.deleteKey(ctx, string(kv.Key), revision)",
+		new:  "if kv.CreateRevision != 0 {\n			return s.deleteKey(ctx, string(kv.Key), kv.CreateRevision)",
 		test: "test/stores/etcd TestConformance/single/break-token",
 	})
 	add(mutant{

@@ -232,8 +232,8 @@ var memcachedMutants = []mutant{
 	{
 		rule: "tokens rise across a restart",
 		file: "memcachelock/item.go",
-		old:  `return span.First(started + it.cas)`,
-		new:  `return span.First(it.cas)`,
+		old:  `return tokenstep.First(started + it.cas)`,
+		new:  `return tokenstep.First(it.cas)`,
 		test: "test/stores/memcached TestFastRestartGrantsNothingEarly/tokens",
 	},
 	{

@@ -51,18 +51,18 @@ func init() {
 		test: ". TestWriterIsNotStarved",
 	})
 	add(mutant{
-		rule: "members have tokens of the span only",
+		rule: "members have tokens of the grant only",
 		file: "group.go",
 		old:  "			if g.tokensLeft() {\n",
 		new:  "			if true {\n",
-		test: ". TestMembersHaveTokensOfTheSpan",
+		test: ". TestMembersHaveTokensOfTheGrant",
 	})
 	add(mutant{
 		rule: "a caller joins only a group with a token left",
 		file: "group.go",
 		old:  " || !g.tokensLeft() {",
 		new:  " {",
-		test: ". TestMembersHaveTokensOfTheSpan",
+		test: ". TestMembersHaveTokensOfTheGrant",
 	})
 	add(mutant{
 		rule: "readers that arrive together join the latest group",
@@ -126,13 +126,6 @@ func init() {
 		old:  "		return leader.endCause()\n",
 		new:  "		return nil\n",
 		test: ". TestMemberEndsWithItsLeader",
-	})
-	add(mutant{
-		rule: "readers that wait together are admitted together",
-		file: "hold.go",
-		old:  " || h.outgrewSpan() {",
-		new:  " {",
-		test: ". TestReadersThatWaitTogetherAreAdmittedTogether",
 	})
 	add(mutant{
 		rule: "a long wait for a known holder is no outage",

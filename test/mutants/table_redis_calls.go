@@ -112,18 +112,18 @@ func init() {
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
-		rule: "a span of plain tokens is set aside in the transaction",
+		rule: "all tokens of a plain lock are set aside in the transaction",
 		file: "redislock/acquire.go",
 		old:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")}`,
 		new:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", first, "t")}`,
-		test: "test/stores/redis TestConformance/single/plain/span-after-release",
+		test: "test/stores/redis TestConformance/single/plain/token-order",
 	})
 	add(mutant{
-		rule: "a span of Redisson's tokens is above all before",
+		rule: "all tokens in Redisson's protocol are above all before",
 		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  `elseif next > tonumber(token) then`,
 		new:  `elseif next - tonumber(ARGV[5]) >= tonumber(token) then`,
-		test: "test/stores/redis TestConformance/single/redisson/span-after-release",
+		test: "test/stores/redis TestConformance/single/redisson/token-order",
 	})
 	add(mutant{
 		rule: "a drawn token is kept for the next one",
@@ -147,11 +147,11 @@ func init() {
 		test: "test/stores/redis TestRaisingATokenCanBeRepeated",
 	})
 	add(mutant{
-		rule: "a raised span is set aside as a whole (Redis)",
+		rule: "all tokens of a raised lock are set aside (Redis)",
 		file: "redislock/token.go",
-		old:  "last := token + span - 1",
-		new:  "last := token",
-		test: "test/stores/redis TestRaisedSpanKeepsItsLength",
+		old:  "token+tokenStep-1, lastToken",
+		new:  "token, lastToken",
+		test: "test/stores/redis TestRaisedTokensAreSetAside",
 	})
 
 	// Ownership and TTL.

@@ -10,9 +10,9 @@ func init() {
 	})
 	add(mutant{
 		rule: "a lock of a connection is not handed over without asking the server",
-		file: "sqlsession/heldlock.go",
-		old:  `Token: h.token, Span: 1, TTL`,
-		new:  `Token: h.token, Span: 64, TTL`,
+		file: "sqlsession/sqlsession.go",
+		old:  "driver.FencingStrong,\n",
+		new:  "driver.FencingStrong,\n		TokenStep:     64,\n",
 		test: "test/stores/sqlsession TestNoHandOverOfALostLock/mariadb/session",
 	})
 	add(mutant{

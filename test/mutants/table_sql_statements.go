@@ -146,7 +146,7 @@ func init() {
 		file: "sqllock/internal/statement/mysql.go",
 		old:  `token, token + ?6))`,
 		new:  `token, token + GREATEST(?6 - 1, 1)))`,
-		test: "test/stores/sqlservers TestConformance$/mariadb/row/span-after-release",
+		test: "test/stores/sqlservers TestConformance$/mariadb/row/token-order",
 	})
 	add(mutant{
 		rule: "a new row begins above the tokens of rows that were swept (SQLite)",
@@ -158,8 +158,8 @@ func init() {
 	add(mutant{
 		rule: "a lock is broken only with its token (PostgreSQL)",
 		file: "sqllock/internal/statement/statement.go",
-		old:  "token = ?2:int AND owner NOT",
-		new:  "?2:int > 0 AND owner NOT",
+		old:  "token BETWEEN ?2:int AND ?3:int AND owner NOT",
+		new:  "?2:int > 0 AND ?3:int > 0 AND owner NOT",
 		test: "test/stores/sqlservers TestConformance$/postgres/row/break-token",
 	})
 	add(mutant{

@@ -178,11 +178,11 @@ func (l *Lock) Excluding(mode driver.Mode) *Share {
 
 // Admit gives owner a share, or extends the one it has, and returns its token. The lock excludes no
 // holder with this mode.
-func (l *Lock) Admit(mode driver.Mode, owner string, holder driver.Holder, span, ttl int64) int64 {
+func (l *Lock) Admit(mode driver.Mode, owner string, holder driver.Holder, tokenStep, ttl int64) int64 {
 	s := l.Of(owner)
 	if s == nil {
 		l.Mode = mode
-		l.row.Token += span
+		l.row.Token += tokenStep
 		l.row.Since = l.row.Now
 		l.Shares = append(l.Shares, Share{Owner: owner, Token: l.row.Token, Since: l.row.Now, Holder: holder})
 		s = &l.Shares[len(l.Shares)-1]
@@ -206,17 +206,17 @@ func (l *Lock) Renew(owner string, token, ttl int64) bool {
 // Release ends a share, and reports whether there was one. A token of zero stands for any.
 func (l *Lock) Release(owner string, token int64) bool {
 	s := l.held(owner, token)
-	return s != nil && l.Break(s.Token)
+	return s != nil && l.Break(s.Token, s.Token)
 }
 
-// Break ends the share with that token, and reports whether there was one. The shares of a damaged list
-// have the last token of the row and end together.
-func (l *Lock) Break(token int64) bool {
+// Break ends the share whose token is one of first to last, and reports whether there was one. The
+// shares of a damaged list have the last token of the row and end together.
+func (l *Lock) Break(first, last int64) bool {
 	if l.Mode == (driver.Mode{}) && !l.damaged {
 		return false
 	}
 	before := len(l.Shares)
-	l.Shares = slices.DeleteFunc(l.Shares, func(s Share) bool { return s.Token == token })
+	l.Shares = slices.DeleteFunc(l.Shares, func(s Share) bool { return first <= s.Token && s.Token <= last })
 	return len(l.Shares) < before
 }
 

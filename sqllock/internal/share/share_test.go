@@ -61,7 +61,7 @@ func TestReleaseEndsOneShare(t *testing.T) {
 		t.Error("two permits of two exclude no other")
 	}
 	l = l.at(1001)
-	if l.Release("a", second) || l.Release("c", 0) || l.Break(99) {
+	if l.Release("a", second) || l.Release("c", 0) || l.Break(99, 99) {
 		t.Error("a share was ended by another's owner or token")
 	}
 	if !l.Release("a", first) || l.Release("a", 0) || l.Excluding(two) != nil {
@@ -70,7 +70,7 @@ func TestReleaseEndsOneShare(t *testing.T) {
 	if row := l.Row(); row.Expires != 1900 {
 		t.Errorf("the row is %+v", row)
 	}
-	if !l.Break(second) || l.Row().Owner != "" || l.Row().Token != second {
+	if !l.Break(second, second) || l.Row().Owner != "" || l.Row().Token != second {
 		t.Errorf("the row is %+v", l.Row())
 	}
 }
@@ -80,7 +80,7 @@ func TestReleaseEndsOneShare(t *testing.T) {
 func TestDowngrade(t *testing.T) {
 	exclusive := Row{Token: 7, Owner: "0123456789abcdef0123456789abcdef", Since: 900, Expires: 1500, Holder: `{"program":"p"}`, Now: 1000}
 	l := Decode(exclusive)
-	if l.Downgrade("another", 7) || l.Downgrade(exclusive.Owner, 6) || l.Break(7) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
+	if l.Downgrade("another", 7) || l.Downgrade(exclusive.Owner, 6) || l.Break(7, 7) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
 		t.Error("an exclusive lock was changed as a share")
 	}
 	for range 2 {
@@ -116,9 +116,9 @@ func TestDamagedList(t *testing.T) {
 			t.Errorf("a damaged list is held by %+v", h)
 		}
 	}
-	if l := seen[0]; l.Release("shared", 0) || l.Renew("shared", token, 900) || l.Break(token+1) {
+	if l := seen[0]; l.Release("shared", 0) || l.Renew("shared", token, 900) || l.Break(token+1, token+1) {
 		t.Error("a damaged list was changed without its token")
-	} else if !l.Break(token) || l.Row().Owner != "" {
+	} else if !l.Break(token, token) || l.Row().Owner != "" {
 		t.Errorf("the row is %+v after it was broken", l.Row())
 	}
 }

@@ -13,13 +13,13 @@ import (
 )
 
 // ID names a statement that every dialect has, with the same arguments.
-// Times are in milliseconds, lists are JSON. A token is the last one of a grant's span.
+// Times are in milliseconds, lists are JSON. A token is the last one of a grant.
 type ID int
 
 // The statements, with their arguments -> the columns of the rows that they return.
 const (
 	Begin       ID = iota // first in a transaction; empty if it needs none
-	Acquire               // name, owner, ttl, holder, token that the row must have or 0, span -> token
+	Acquire               // name, owner, ttl, holder, token that the row must have or 0, tokens of a grant -> token
 	AcquireFair           // the same, unless another owner heads the queue
 	InsertFree            // name: a row without an owner, if there is none
 	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
@@ -31,7 +31,7 @@ const (
 	Release     // name, owner, token or 0
 	ReleaseAll  // [[name, owner, token]] -> name, owner of each that was released; empty where it saves no round trips
 	LockHeld    // the same list -> name, owner of each that is held; empty where ReleaseAll returns rows
-	Break       // name, token
+	Break       // name, the first and the last of the tokens that it may have
 	List        // first name, limit -> name, token, holder, since, remaining, waiters
 	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
 	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
@@ -109,7 +109,7 @@ UNION ALL SELECT 0, {noholder}, remaining, 1 FROM (SELECT owner, expires - {now}
 	AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
-	Break:   setFree + `name = ?1:text AND token = ?2:int AND owner NOT IN ('shared', 'permits') AND ` + held,
+	Break:   setFree + `name = ?1:text AND token BETWEEN ?2:int AND ?3:int AND owner NOT IN ('shared', 'permits') AND ` + held,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,

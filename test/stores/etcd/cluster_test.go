@@ -8,7 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -347,7 +347,7 @@ func TestDeletedPlaceIsNotFirst(t *testing.T) {
 		}
 	}
 	place, err := raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
-	if err != nil || len(place.Kvs) != 1 || uint64(place.Kvs[0].CreateRevision) == span.Number(before.Token) {
+	if err != nil || len(place.Kvs) != 1 || uint64(place.Kvs[0].CreateRevision) == tokenstep.Number(before.Token) {
 		t.Fatalf("%v, %v", place, err)
 	}
 	eventually(t, "the lease has to be renewed before it is relied on", func() bool { return time.Since(start) > 1100*time.Millisecond })
@@ -384,6 +384,6 @@ func TestDeletedPlaceIsNotFirst(t *testing.T) {
 			t.Fatal("granted twice")
 		}
 		place, err = raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
-		return err == nil && len(place.Kvs) == 1 && uint64(place.Kvs[0].CreateRevision) > span.Number(next.Token)
+		return err == nil && len(place.Kvs) == 1 && uint64(place.Kvs[0].CreateRevision) > tokenstep.Number(next.Token)
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/etcdlock"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -224,7 +224,7 @@ func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
 	if lease == nil {
 		t.FailNow()
 	}
-	next := int64(span.Number(lease.Token()))
+	next := int64(tokenstep.Number(lease.Token()))
 	unlock(t, lease)
 	if !(created < next && next < revision) {
 		t.Errorf("etcdctl's key was created by %d, its revision is %d, and the next token is made of %d: docs/interop.md says otherwise", created, revision, next)
@@ -308,7 +308,7 @@ func TestKeyLayout(t *testing.T) {
 		if got, want := string(kv.Key), key+hex(kv.Lease); got != want || kv.Lease == 0 {
 			t.Errorf("the key of %q is %q; want %q", name, got, want)
 		}
-		if uint64(kv.CreateRevision) != span.Number(lease.Token()) {
+		if uint64(kv.CreateRevision) != tokenstep.Number(lease.Token()) {
 			t.Errorf("token %d; want one of the revision %d that created the key", lease.Token(), kv.CreateRevision)
 		}
 		if !strings.Contains(string(kv.Value), `"pid"`) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -54,7 +54,7 @@ func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 			r.acquire(r.store, request("other")) // there is another lease
 			granted := r.acquire(r.other, request("late"))
 			first := (<-written).Events[0].Kv
-			if uint64(first.CreateRevision) != span.Number(granted.Token) {
+			if uint64(first.CreateRevision) != tokenstep.Number(granted.Token) {
 				t.Errorf("the abandoned attempt wrote %q", first.Key)
 			}
 		})

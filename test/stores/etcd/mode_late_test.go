@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -179,7 +179,7 @@ func TestDeletedSharedPlaceIsNotTheLock(t *testing.T) {
 	happens(t, woken)
 	grant := r.acquire(r.store, req)
 	there, err := r.raw.Get(t.Context(), "x/", clientv3.WithFirstCreate()...)
-	if err != nil || len(there.Kvs) != 1 || uint64(there.Kvs[0].CreateRevision) != span.Number(grant.Token) {
+	if err != nil || len(there.Kvs) != 1 || uint64(there.Kvs[0].CreateRevision) != tokenstep.Number(grant.Token) {
 		t.Errorf("granted with token %d, and the key is %v, %v", grant.Token, there, err)
 	}
 }

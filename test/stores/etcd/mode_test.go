@@ -16,7 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/child"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -64,7 +64,7 @@ func TestKeyLayoutOfModes(t *testing.T) {
 		if got, want := string(kv.Key), queue+c.mark+hex(kv.Lease); got != want || kv.Lease == 0 {
 			t.Errorf("the key of %q is %q; want %q", name, got, want)
 		}
-		if uint64(kv.CreateRevision) != span.Number(lease.Token()) {
+		if uint64(kv.CreateRevision) != tokenstep.Number(lease.Token()) {
 			t.Errorf("token %d; want one of the revision %d that created the key", lease.Token(), kv.CreateRevision)
 		}
 		if value := string(kv.Value); !strings.Contains(value, `"pid"`) || strings.HasPrefix(value, `{"dlock":"shared",`) != (c.opts == nil) {

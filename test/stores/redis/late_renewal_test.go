@@ -84,49 +84,47 @@ func TestLateRenewalChangesNothing(t *testing.T) {
 		p := proxy.Run(t, server.Addr())
 		store := newStore(t, protocol, &redis.Options{Addr: p.Addr()})
 		call := func(ctx context.Context, grant driver.Grant) { _ = store.Renew(ctx, []driver.Grant{grant}) }
-		for _, span := range []uint64{1, 1000} {
-			for _, taken := range []bool{false, true} {
-				for _, warm := range []bool{true, false} { // whether the server knows the script
-					req := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Hour, Span: span}
-					grant, err := store.Acquire(t.Context(), req)
-					if err != nil {
+		for _, taken := range []bool{false, true} {
+			for _, warm := range []bool{true, false} { // whether the server knows the script
+				req := driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Hour}
+				grant, err := store.Acquire(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if warm {
+					call(t.Context(), grant)
+					_ = store.Release(t.Context(), grant)
+					continue
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
+				deliver := make(chan struct{})
+				passed := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) },
+					func(*proxy.Conn) { cancel(); <-deliver })
+				call(ctx, grant)
+				if err := store.Release(t.Context(), grant); err != nil {
+					t.Fatal(err)
+				}
+				var other driver.Grant
+				if taken {
+					if other, err = later.Acquire(t.Context(), driver.Request{Name: req.Name, Owner: driver.NewOwner(), TTL: time.Minute}); err != nil {
 						t.Fatal(err)
 					}
-					if warm {
-						call(t.Context(), grant)
-						_ = store.Release(t.Context(), grant)
-						continue
+				}
+				close(deliver)
+				<-passed
+				if !p.Settle(20 * time.Second) {
+					t.Fatal("the server does not answer")
+				}
+				if taken {
+					if left := raw.PTTL(t.Context(), req.Name).Val(); left > time.Minute {
+						t.Errorf("a late renewal made another one's lock last for %v", left)
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), abandonAfter)
-					deliver := make(chan struct{})
-					passed := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(req.Name)) },
-						func(*proxy.Conn) { cancel(); <-deliver })
-					call(ctx, grant)
-					if err := store.Release(t.Context(), grant); err != nil {
-						t.Fatal(err)
+					if err := later.Release(t.Context(), other); err != nil {
+						t.Errorf("a late renewal took another one's lock: %v", err)
 					}
-					var other driver.Grant
-					if taken {
-						if other, err = later.Acquire(t.Context(), driver.Request{Name: req.Name, Owner: driver.NewOwner(), TTL: time.Minute}); err != nil {
-							t.Fatal(err)
-						}
-					}
-					close(deliver)
-					<-passed
-					if !p.Settle(20 * time.Second) {
-						t.Fatal("the server does not answer")
-					}
-					if taken {
-						if left := raw.PTTL(t.Context(), req.Name).Val(); left > time.Minute {
-							t.Errorf("a late renewal made another one's lock last for %v", left)
-						}
-						if err := later.Release(t.Context(), other); err != nil {
-							t.Errorf("a late renewal took another one's lock: %v", err)
-						}
-					}
-					if raw.Exists(t.Context(), req.Name).Val() != 0 {
-						t.Error("a late renewal left a lock")
-					}
+				}
+				if raw.Exists(t.Context(), req.Name).Val() != 0 {
+					t.Error("a late renewal left a lock")
 				}
 			}
 		}

@@ -104,12 +104,6 @@ var attempts = map[string]struct {
 		_, err := store.Acquire(ctx, req)
 		return err
 	}},
-	"span": {make: func(ctx context.Context, store *redislock.Store, reqs []driver.Request) error {
-		req := reqs[0]
-		req.Span = 1000
-		_, err := store.Acquire(ctx, req)
-		return err
-	}},
 }
 
 // eachAttempt calls try for every way to acquire that the protocol offers.

@@ -260,32 +260,32 @@ func TestRaisingATokenCanBeRepeated(t *testing.T) {
 	}
 }
 
-// TestRaisedSpanKeepsItsLength: the next grant is above all of the span, although the server's clock
-// is behind it, and the token that other clients see is one of the span.
-func TestRaisedSpanKeepsItsLength(t *testing.T) {
+// TestRaisedTokensAreSetAside: the next grant's tokens are larger than all of a raised one's, although
+// the server's clock is behind them, and the token that other clients see is one of them.
+func TestRaisedTokensAreSetAside(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Span: 100})
+		grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ahead := grant.Token + uint64(time.Hour.Microseconds())
 		raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, ahead)
-		if err != nil || raised.Token != ahead || raised.Span != 100 {
-			t.Fatalf("%s: %d tokens from %d, %v; want 100 from %d", protocol, raised.Span, raised.Token, err, ahead)
+		if err != nil || raised.Token != ahead {
+			t.Fatalf("%s: token %d, %v; want %d", protocol, raised.Token, err, ahead)
 		}
-		last := ahead + 99
+		last := ahead + store.Traits().TokenStep - 1
 		info, held, err := store.(driver.Finder).Find(t.Context(), protocol)
 		if err != nil || !held || info.Token < ahead || info.Token > last {
 			t.Errorf("%s: token %d is shown (held: %v, %v); want one from %d to %d", protocol, info.Token, held, err, ahead, last)
 		}
 		if err := store.Release(t.Context(), raised); err != nil {
-			t.Errorf("%s: Release of a raised span: %v", protocol, err)
+			t.Errorf("%s: Release of a raised lock: %v", protocol, err)
 		}
 		if next := acquireAndRelease(t, store, protocol); next <= last {
-			t.Errorf("%s: token %d after a span that was raised to %d to %d", protocol, next, ahead, last)
+			t.Errorf("%s: token %d after tokens that were raised to %d to %d", protocol, next, ahead, last)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
 	server := servers.Run(t, servers.Redis, inMemory...)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		for _, token := range []uint64{1 << 53, 1<<53 + 1, 1 << 63} {
+		for _, token := range []uint64{1<<53 - 2*store.Traits().TokenStep + 1, 1 << 53, 1<<53 + 1, 1 << 63} {
 			grant := acquireOne(t, store, protocol)
 			if raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, token); err == nil {
 				t.Errorf("%s: RaiseToken to %d = %d; want an error", protocol, token, raised.Token)

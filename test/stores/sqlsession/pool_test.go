@@ -251,7 +251,6 @@ func TestRefusalNamesHolder(t *testing.T) {
 		store, elsewhere := s.store(t, s.open(t)), s.store(t, s.open(t))
 		req := request("x")
 		req.Holder = driver.Holder{Host: "here", PID: 1, Program: "it's \"quoted\"", Note: "日本語"}
-		req.Span = 5
 		grant := mustAcquire(t, store, req)
 		_, err := store.Acquire(t.Context(), request("x"))
 		inside, refused := errors.AsType[*driver.HeldError](err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/go-zookeeper/zk"
@@ -50,7 +50,7 @@ func TestNodesLookLikeCurators(t *testing.T) {
 				t.Errorf("the owner can be read in the node %s: %s", child, data)
 			}
 		}
-		if (strings.HasSuffix(child, "0") || strings.HasSuffix(child, "1")) && uint64(stat.Czxid) != span.Number(grant.Token) {
+		if (strings.HasSuffix(child, "0") || strings.HasSuffix(child, "1")) && uint64(stat.Czxid) != tokenstep.Number(grant.Token) {
 			t.Errorf("the token is %d; want the czxid %d", grant.Token, stat.Czxid)
 		}
 	}
@@ -314,7 +314,7 @@ func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if uint64(stat.Czxid) != span.Number(before.Token) {
+		if uint64(stat.Czxid) != tokenstep.Number(before.Token) {
 			if err := conn.Delete("/x/"+node, -1); err != nil {
 				t.Fatal(err)
 			}

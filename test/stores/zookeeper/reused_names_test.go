@@ -9,7 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -217,7 +217,7 @@ func TestLateBreakLeavesNewLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return span.First(uint64(stat.Czxid))
+		return tokenstep.First(uint64(stat.Czxid))
 	}
 	for _, name := range []string{"lock-0", "no-id"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/span"
+	"github.com/dlock-go/dlock/internal/tokenstep"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/dlock-go/dlock/zklock"
@@ -46,7 +46,7 @@ func TestLostCreationAnswerFindsNode(t *testing.T) {
 			t.Fatalf("%s: the nodes are %q; want one", order, children)
 		}
 		_, stat, err := conn.Get("/" + name + "/" + children[0])
-		if err != nil || uint64(stat.Czxid) != span.Number(grant.Token) {
+		if err != nil || uint64(stat.Czxid) != tokenstep.Number(grant.Token) {
 			t.Errorf("%s: the token is %d; want one of the node's czxid %d (%v)", order, grant.Token, stat.Czxid, err)
 		}
 		wantHeld(t, open(t, server.URL()), name, "it was granted")
@@ -137,7 +137,7 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	if err != nil && !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire in a new session: %v", err)
 	}
-	if there, stat, _ := conn.Exists("/old/" + old); there && err == nil && uint64(stat.Czxid) == span.Number(grant.Token) {
+	if there, stat, _ := conn.Exists("/old/" + old); there && err == nil && uint64(stat.Czxid) == tokenstep.Number(grant.Token) {
 		t.Errorf("the store adopted the node of another session, with token %d", grant.Token)
 	}
 	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})

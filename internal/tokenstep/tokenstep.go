@@ -1,6 +1,6 @@
-// Package span makes tokens of a number that a server counts by itself: a revision, a
+// Package tokenstep makes tokens of a number that a server counts by itself: a revision, a
 // transaction or a sequence. The number n makes the tokens from n*Size up to (n+1)*Size-1.
-package span
+package tokenstep
 
 const bits = 10
 

@@ -53,9 +53,9 @@ func TestRedlockTokensStayNearTheClocks(t *testing.T) {
 	}
 }
 
-// TestRedlockSpans: members whose counters are ahead of the clock, by less and by more than a span,
-// agree on the tokens of a span, show one of them, and keep the lock through a renewal.
-func TestRedlockSpans(t *testing.T) {
+// TestRedlockAgreesOnTokens: members whose counters are ahead of the clock, by less and by more than a
+// grant's tokens, agree on the tokens of a grant, show one of them, and keep the lock through a renewal.
+func TestRedlockAgreesOnTokens(t *testing.T) {
 	t.Parallel()
 	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
 	for name, protocols := range map[string][3]string{
@@ -76,10 +76,10 @@ func TestRedlockSpans(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			last := uint64(0)
+			step, last := s.Traits().TokenStep, uint64(0)
 			for round := range 12 {
-				ahead := []time.Duration{0, 500 * time.Microsecond, time.Second, time.Minute, 0, 0}[round%6]
-				req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: 1}
+				ahead := []time.Duration{0, 30 * time.Microsecond, time.Second, time.Minute, 0, 0}[round%6]
+				req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
 				req.Floor = max(last, uint64(time.Now().UnixMicro())) + uint64(ahead.Microseconds())
 				if ahead > 0 {
 					m := members[round%3]
@@ -92,15 +92,15 @@ func TestRedlockSpans(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				req = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute, Span: []uint64{1024, 1, 0, 16}[round%4]}
+				req = driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
 				grant := mustAcquire(t, s, req)
-				if grant.Token <= last || grant.Span != max(1, req.Span) {
-					t.Errorf("round %d: %d tokens from %d after %d", round, grant.Span, grant.Token, last)
+				if grant.Token <= last {
+					t.Errorf("round %d: token %d after %d", round, grant.Token, last)
 				}
-				last = grant.Token + grant.Span - 1
+				last = grant.Token + step - 1
 				<-time.After(5 * time.Millisecond) // the member outside of the majority follows
-				if again := mustAcquire(t, s, req); again.Token != grant.Token || again.Span != grant.Span {
-					t.Errorf("round %d: %d tokens from %d, and then %d from %d", round, grant.Span, grant.Token, again.Span, again.Token)
+				if again := mustAcquire(t, s, req); again.Token != grant.Token {
+					t.Errorf("round %d: token %d, and then %d", round, grant.Token, again.Token)
 				}
 				if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 					t.Errorf("round %d: Renew: %v", round, errs)
@@ -125,10 +125,10 @@ func TestRedlockSpans(t *testing.T) {
 // wantShown returns the token by which a refusal and Find show a grant.
 func wantShown(t *testing.T, s *quorum.Store, grant driver.Grant) uint64 {
 	t.Helper()
-	_, err := s.Acquire(t.Context(), driver.Request{Name: grant.Name, Owner: driver.NewOwner(), TTL: time.Minute, Span: 7})
+	_, err := s.Acquire(t.Context(), driver.Request{Name: grant.Name, Owner: driver.NewOwner(), TTL: time.Minute})
 	held, ok := errors.AsType[*driver.HeldError](err)
-	if !ok || held.Token < grant.Token || held.Token >= grant.Token+grant.Span {
-		t.Fatalf("%d tokens from %d: refused with %v, %v", grant.Span, grant.Token, held, err)
+	if !ok || held.Token < grant.Token || held.Token >= grant.Token+s.Traits().TokenStep {
+		t.Fatalf("the tokens begin with %d: refused with %v, %v", grant.Token, held, err)
 	}
 	info, found, err := s.Find(t.Context(), grant.Name)
 	if !found || err != nil || info.Token != held.Token {
