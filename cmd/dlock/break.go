@@ -63,7 +63,7 @@ func (a *app) breakLock(ctx context.Context, client *dlock.Client, name string, 
 	by := ""
 	var others []string
 	for _, info := range holders {
-		if info.Token == token {
+		if token-info.Token < max(1, client.Traits().TokenStep) { // a token of its grant
 			by = " by " + info.Holder.String()
 		} else {
 			others = append(others, fmt.Sprintf("with token %d by %s", info.Token, info.Holder))

@@ -49,7 +49,7 @@ func TestBreakDoesNotClaimThatALockIsFree(t *testing.T) {
 	}
 	client := dlock.New(onlyBreaks{m, m}, nil)
 	defer client.Close()
-	err = (&app{}).breakLock(t.Context(), client, "job", lease.Token()+1)
+	err = (&app{}).breakLock(t.Context(), client, "job", lease.Token()+m.Traits().TokenStep)
 	if exitStatus(err) != exitNo || !strings.HasPrefix(err.Error(), "job is not held with token ") || strings.Contains(err.Error(), "free") {
 		t.Errorf("break with a wrong token, of a lock that cannot be listed: %v", err)
 	}

@@ -198,7 +198,7 @@ func TestBrokenLockEndsTheGroup(t *testing.T) {
 	p := b.start("exec", "--ttl", "1500ms", "--grace", "200ms", "job", "--", "sh", "-c", "echo $DLOCK_TOKEN;"+family)
 	token := p.line()
 	grandchild, child := p.pid(), p.pid()
-	b.must(1, "break", "job", "--token", "999")
+	b.must(1, "break", "job", "--token", "9999")
 	r := b.must(0, "break", "job", "--token", token)
 	contains(t, "stdout", r.stdout, "broke job", "held with token "+token+" by sh (pid ")
 	p.expect(76)
