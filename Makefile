@@ -44,7 +44,7 @@ else
 	$(each) go vet ./...
 	GOOS=windows go vet ./...
 	$(each) "$(CURDIR)/scripts/test-module.sh"
-	go test -count=1 -run 'TestSimulation|TakeTurns|DoNotStarve$$' . # those that the race detector makes too slow
+	go test -count=1 -run 'TestSimulation|TakeTurns|DoNotStarve$$|AllocatesOnce' . # those that the race detector makes too slow
 	go run ./test/bench --only memory/solo,sqlite/handover,postgres/handover --time 20ms
 endif
 

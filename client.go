@@ -18,6 +18,7 @@ import (
 	"github.com/dlock-go/dlock/internal/crowd"
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/localqueue"
+	"github.com/dlock-go/dlock/internal/once"
 	"github.com/dlock-go/dlock/internal/watchdog"
 )
 
@@ -31,14 +32,13 @@ type Client struct {
 
 	defaults       settings // of calls without options
 	requestTimeout time.Duration
-	holder         driver.Holder
 	hooks          Hooks
 	logger         *slog.Logger
 	slices         contention.SlicePolicy
 
 	clock  *clock.Clock
-	groups sync.Map // the *group of each name that has a grant and may be open
-	queue  *localqueue.Queue[hold, queueState]
+	shared sync.Map // the *grant of each name that callers may share
+	queue  *localqueue.Queue[waiter, occupant, queueState]
 	crowds crowd.Crowds // the fair callers
 	calls  inFlight
 	// cleanups are releases in the background. Each begins during a call that calls counts, so
@@ -47,9 +47,12 @@ type Client struct {
 	watchdog   *watchdog.Watchdog
 	unreleased atomic.Int64  // locks that were left to expire since Close began
 	closeBy    clock.Instant // when Close stops releasing locks; set when it begins
-	closeOnce  sync.Once
+	closeOnce  once.Once
 	closeErr   error
 }
+
+// maxPoll is the longest sleep between two polls of a store without notifications.
+const maxPoll = time.Second
 
 // New returns a client that keeps its locks in store. The client does not close the
 // store, which may serve several clients. A nil opts is fine.
@@ -58,13 +61,12 @@ func New(store driver.Store, opts *Options) *Client {
 	c := &Client{
 		store:          store,
 		traits:         store.Traits(),
-		defaults:       settings{ttl: cmp.Or(opts.TTL, DefaultTTL), margin: -1, wait: -1},
+		defaults:       settings{ttl: cmp.Or(opts.TTL, DefaultTTL), margin: -1, wait: -1, holder: withDefaults(opts.Holder)},
 		requestTimeout: min(cmp.Or(max(0, opts.RequestTimeout), DefaultRequestTimeout), driver.MaxTTL), // twice of it does not overflow
-		holder:         withDefaults(opts.Holder),
 		hooks:          opts.Hooks,
 		logger:         cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		clock:          clock.New(),
-		queue:          localqueue.New[hold, queueState](),
+		queue:          localqueue.New[waiter, occupant, queueState](),
 		calls:          inFlight{closing: make(chan struct{}), drained: make(chan struct{}, 1)},
 	}
 	c.slices = contention.PolicyFor(0, maxPoll)
@@ -129,4 +131,66 @@ func isAnswer(ctx context.Context, err error) bool {
 	}
 	cause := context.Cause(ctx)
 	return !is(context.Canceled) && !is(context.DeadlineExceeded) && !is(os.ErrDeadlineExceeded) && (cause == nil || !is(cause))
+}
+
+// renew is the watchdog's call to the store. An error because its time has ended says that the store
+// did not answer.
+func (c *Client) renew(ctx context.Context, grants []driver.Grant) []error {
+	errs := c.store.Renew(ctx, grants)
+	for i, err := range errs {
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnreachable) && !isAnswer(ctx, err) {
+			errs[i] = fmt.Errorf("%w: no answer in time: %w", ErrUnreachable, err)
+		}
+	}
+	return errs
+}
+
+// inFlight counts the calls that are under way, so that Close can wait for them. It
+// costs two atomic additions per call.
+type inFlight struct {
+	count   atomic.Int64
+	closed  atomic.Bool
+	closing chan struct{} // closed by the first Close
+	drained chan struct{} // tells Close to read count again; has room for one
+}
+
+// begin counts a call, unless the client is closed. Either begin sees that it is
+// closed, or Close sees the call.
+func (f *inFlight) begin() error {
+	f.add()
+	if f.closed.Load() {
+		f.end()
+		return ErrClosed
+	}
+	return nil
+}
+
+// add counts a call that a closed client has to finish, too.
+func (f *inFlight) add() { f.count.Add(1) }
+
+func (f *inFlight) end() {
+	if f.count.Add(-1) == 0 && f.closed.Load() {
+		select {
+		case f.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *inFlight) drain() {
+	for f.count.Load() != 0 {
+		<-f.drained
+	}
+}
+
+// settings returns the settings of a call with opts. Calls without options share one value.
+func (c *Client) settings(opts []Option) *settings {
+	if len(opts) == 0 {
+		return &c.defaults
+	}
+	s := c.defaults
+	for _, opt := range opts {
+		opt(&s)
+	}
+	return &s
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -57,78 +56,36 @@ func (c *Client) releaseAll() {
 		underWay++
 		wg.Go(func() {
 			defer func() { ended <- struct{}{} }()
-			h := watched.Observer.(*hold)
-			if !h.end(ErrClosed) {
-				return // unlocked or lost at this very moment
-			}
-			var err error
-			if time.Now().After(deadline) {
-				c.watchdog.Forget(&h.Hold)
-				h.leaveSlot()
-				err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, h.name)
-			} else {
-				if err = h.tryReleaseOrHandOver(context.Background()); !isFinal(err) {
-					err = c.repeatRelease(h.Grant, h.expiry(), err)
-				}
-				err = h.explainRelease(err)
-			}
-			if err != nil && !errors.Is(err, ErrNotHeld) {
-				c.unreleased.Add(1)
-			}
-			h.reportClosed(err)
+			watched.Observer.(*grant).close(deadline)
 		})
 	}
 	wg.Wait()
 }
 
-// reportClosed calls the hooks for a hold that Close has released. It calls none if the call that
-// asked for the lock has not got it, and so returns ErrClosed.
-func (h *hold) reportClosed(err error) {
-	h.mu.Lock()
-	delivered := h.leases > 0
-	h.mu.Unlock()
-	if !delivered {
+// close ends a grant that is held, releases it, and reports the end of its tenures. A grant that is asked
+// for, or idle, is left to its owner.
+func (g *grant) close(deadline time.Time) {
+	if !g.end(ErrClosed) {
 		return
 	}
-	for _, ended := range h.group.endedBy(h) {
-		call(h.client.hooks.Released, Event{Name: h.name, Token: ended.token, Err: err})
-	}
-}
-
-// inFlight counts the calls that are under way, so that Close can wait for them. It
-// costs two atomic additions per call.
-type inFlight struct {
-	count   atomic.Int64
-	closed  atomic.Bool
-	closing chan struct{} // closed by the first Close
-	drained chan struct{} // tells Close to read count again; has room for one
-}
-
-// begin counts a call, unless the client is closed. Either begin sees that it is
-// closed, or Close sees the call.
-func (f *inFlight) begin() error {
-	f.add()
-	if f.closed.Load() {
-		f.end()
-		return ErrClosed
-	}
-	return nil
-}
-
-// add counts a call that a closed client has to finish, too.
-func (f *inFlight) add() { f.count.Add(1) }
-
-func (f *inFlight) end() {
-	if f.count.Add(-1) == 0 && f.closed.Load() {
-		select {
-		case f.drained <- struct{}{}:
-		default:
+	c := g.client
+	var err error
+	if time.Now().After(deadline) {
+		c.watchdog.Forget(&g.Hold)
+		if g.slot != nil {
+			g.slot.Leave(true)
 		}
+		err = fmt.Errorf("%w: Close had no time left to release %q", ErrUnreachable, g.name())
+	} else {
+		if err = g.releaseOnce(context.Background()); !isFinal(err) {
+			err = c.repeatRelease(g.Grant, g.Expiry(), err)
+		}
+		err = explainRelease(g.name(), err)
 	}
-}
-
-func (f *inFlight) drain() {
-	for f.count.Load() != 0 {
-		<-f.drained
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		c.unreleased.Add(1)
+	}
+	for _, t := range g.takeReports() {
+		t.reportEnd(c.hooks.Released, err)
 	}
 }

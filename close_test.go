@@ -25,10 +25,12 @@ func TestCloseReleasesAllLocks(t *testing.T) {
 			leases = append(leases, mustLock(t, c, t.Context(), fmt.Sprint(i)))
 		}
 		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		for _, name := range []string{"0", "0", "foreign", "foreign"} {
 			for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}} {
 				wg.Go(func() {
-					if _, err := c.Lock(t.Context(), name, opts...); !errors.Is(err, dlock.ErrClosed) {
+					if _, err := c.Lock(ctx, name, opts...); !errors.Is(err, dlock.ErrClosed) {
 						t.Errorf("a wait for %q ended with %v", name, err)
 					}
 				})

@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -269,22 +270,69 @@ func (p *polledStore) Watch(_ context.Context, req driver.Request, wake func()) 
 	return sync.OnceFunc(func() { close(done) }), nil
 }
 
-// TestPauseIsNoLongerThanTheWait: at the end of its time slice a process lets others try first, unless
-// the next caller wants to wait for less time than that.
-func TestPauseIsNoLongerThanTheWait(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(unnotified{store}, nil)
-		defer c.Close()
-		for range 3 {
-			lease := mustLock(t, c, t.Context(), "x")
-			time.Sleep(10 * time.Second)
-			mustUnlock(t, lease)
-			began := time.Now()
-			lease, err := c.Lock(t.Context(), "x", dlock.WithWait(50*time.Millisecond))
-			if took := time.Since(began); err != nil || took > 50*time.Millisecond {
-				t.Fatalf("a free lock took %v: %v", took, err)
-			}
-			mustUnlock(t, lease)
-		}
-	})
+// TestPauseOfAShortWaitIsShort: at the end of its time slice a process lets others try first. A caller
+// that does not wait, or for less time than that, takes part for a tenth of a second at most.
+func TestPauseOfAShortWaitIsShort(t *testing.T) {
+	for name, opt := range map[string]dlock.Option{"TryLock": dlock.WithWait(0), "a short wait": dlock.WithWait(50 * time.Millisecond)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(unnotified{store}, nil)
+				defer c.Close()
+				longest := time.Duration(0)
+				for range 3 {
+					lease := mustLock(t, c, t.Context(), "x")
+					time.Sleep(10 * time.Second)
+					mustUnlock(t, lease)
+					began := time.Now()
+					mustUnlock(t, mustLock(t, c, t.Context(), "x", opt))
+					longest = max(longest, time.Since(began))
+				}
+				if longest == 0 || longest > 100*time.Millisecond {
+					t.Errorf("the longest pause was %v; want some, and 100ms at most", longest)
+				}
+			})
+		})
+	}
+}
+
+// TestTryLockInALoopLetsOthersIn: a process that takes a lock again and again without waiting for it does
+// not keep it from another process that polls.
+func TestTryLockInALoopLetsOthersIn(t *testing.T) {
+	for name, opt := range map[string]dlock.Option{"TryLock": dlock.WithWait(0), "a short wait": dlock.WithWait(time.Millisecond)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				busy, other := dlock.New(unnotified{store}, nil), dlock.New(unnotified{store}, nil)
+				defer busy.Close()
+				defer other.Close()
+				ended := time.Now().Add(time.Minute)
+				var all sync.WaitGroup
+				all.Go(func() {
+					for time.Now().Before(ended) {
+						lease, err := busy.Lock(t.Context(), "x", opt)
+						if errors.Is(err, dlock.ErrHeld) {
+							time.Sleep(time.Millisecond)
+							continue
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+						mustUnlock(t, lease)
+					}
+				})
+				times := 0
+				for time.Now().Before(ended) {
+					lease := mustLock(t, other, t.Context(), "x")
+					times++
+					time.Sleep(10 * time.Millisecond)
+					mustUnlock(t, lease)
+				}
+				all.Wait()
+				if times < 20 {
+					t.Errorf("the other process had the lock %d times in a minute", times)
+				}
+			})
+		})
+	}
 }

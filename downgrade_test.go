@@ -76,3 +76,18 @@ func TestDowngradeOfALostLease(t *testing.T) {
 		})
 	}
 }
+
+// A Downgrade that panics, because of a nil context, leaves nothing behind that later callers wait for.
+func TestPanickingDowngradeLeavesTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dlock.New(memlock.New(), nil)
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		func() {
+			defer func() { _ = recover() }()
+			_ = lease.Downgrade(nil) //nolint:staticcheck // on purpose
+		}()
+		mustUnlock(t, lease)
+		mustUnlock(t, mustLock(t, c, t.Context(), "x", dlock.WithWait(time.Hour)))
+	})
+}

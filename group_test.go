@@ -70,7 +70,7 @@ func TestFirstCallerOfAGroupGivesUp(t *testing.T) {
 	})
 }
 
-// TestAllCallersOfAGroupGiveUp: nothing is left behind, whatever the leader was doing.
+// TestAllCallersOfAGroupGiveUp: nothing is left behind, whatever the caller that asks the store was doing.
 func TestAllCallersOfAGroupGiveUp(t *testing.T) {
 	for name, hold := range map[string]bool{"while it is held": true, "during the attempt": false} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCloseWhileAGroupWaits(t *testing.T) {
 	}
 }
 
-// TestPanicOfOneReader: a panic in Do unlocks its own lease and no other one of the group.
+// TestPanicOfOneReader: a panic in Do unlocks its own lease and no other one of the grant.
 func TestPanicOfOneReader(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(store, nil)
@@ -306,7 +306,9 @@ func TestOtherLimitIsRefusedAtOnceInOneProcess(t *testing.T) {
 					holder := lockSoon(c, t.Context(), test.holds...)
 					waiter := lockSoon(c, t.Context(), test.waits...)
 					began := time.Now()
-					_, err := c.Lock(t.Context(), "x", test.conflict...)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					_, err := c.Lock(ctx, "x", test.conflict...)
 					var mode *driver.ModeError
 					if took := time.Since(began); !errors.As(err, &mode) || took > 3*delay {
 						t.Errorf("after %v: %v; want a ModeError at once", took, err)

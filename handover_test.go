@@ -58,8 +58,8 @@ func lockSoon(c *dlock.Client, ctx context.Context, opts ...dlock.Option) <-chan
 // notHandedOver makes a lease that its process does not hand over, but releases.
 var notHandedOver = dlock.WithFixedTTL(dlock.DefaultTTL)
 
-// lockInCrowd locks x while other callers of this process want it, so that the hold may
-// hand it over.
+// lockInCrowd locks x while other callers of this process want it, so that the grant may
+// be handed over.
 func lockInCrowd(t *testing.T, c *dlock.Client, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
 	first := mustLock(t, c, t.Context(), "x")

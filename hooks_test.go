@@ -102,3 +102,30 @@ func TestPanickingHookReleasesTheLock(t *testing.T) {
 		}
 	}
 }
+
+// TestUnlockAfterAPanicReturns: an Unlock whose hook panics has ended, also for other callers of Unlock.
+func TestUnlockAfterAPanicReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, &dlock.Options{Hooks: dlock.Hooks{Released: func(dlock.Event) { panic("boom") }}})
+		defer c.Close()
+		lease := mustLock(t, c, t.Context(), "x")
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = lease.Unlock(t.Context())
+		}()
+		ended := make(chan error, 1)
+		go func() { ended <- lease.Unlock(t.Context()) }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the second Unlock waits for ever")
+		}
+	})
+}

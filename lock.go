@@ -34,7 +34,9 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 // TryLock acquires name if it is free. If another holder has it, the error is a
 // [*HeldError] that describes the holder. If the outcome of another attempt of this
 // process is not known yet, TryLock waits for it until ctx ends, or for
-// Options.RequestTimeout. After that time the error wraps [ErrUnreachable].
+// Options.RequestTimeout. After that time the error wraps [ErrUnreachable]. If this process
+// has had the lock for its time slice, TryLock takes part in the pause that lets other
+// processes have it, for a tenth of a second at most.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s := *c.settings(opts)
 	s.wait = 0
@@ -52,21 +54,19 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context) e
 	if err != nil {
 		return err
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	held := lease.Context()
-	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	inner := newCheckedContext(ctx, lease)
+	inner.caller = ctx
 	defer func() { // also when fn panics
-		stop()
-		cancel(nil)
-		_ = held.Err() // reads the clock: the store may not answer
+		_ = inner.held[0].Err() // reads the clock: the store may not answer
+		inner.end(context.Canceled)
 		if unlock := lease.Unlock(ctx); err == nil && errors.Is(unlock, ErrNotHeld) {
 			err = unlock
 		}
 	}()
-	if lease.reentry == nil { // else ctx leads to the hold
-		inner = &leaseContext{inner, lease.hold}
+	if lease.reentry == nil { // else ctx leads to the tenure
+		inner.Context = &leaseContext{inner.Context, lease.tenure}
 	}
-	return fn(&checkedContext{inner, cancel, []context.Context{held}, ctx})
+	return fn(inner)
 }
 
 func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, error) {
@@ -75,23 +75,23 @@ func (c *Client) lock(ctx context.Context, name string, s *settings) (*Lease, er
 	}
 	defer c.calls.end()
 	outer := c.innermost(ctx)
-	if h := outer.find(name); h != nil {
-		return h.reenter(ctx, s.mode)
+	if t := outer.find(name); t != nil {
+		return t.reenter(ctx, s.mode)
 	}
-	h := c.newHold(ctx, name, s, outer)
+	var b bid
+	initBid(&b, ctx, c, s, name, outer)
 	panics := true
 	defer func() {
 		if panics { // in a hook
-			unlockAcquired(h)
+			b.unlock()
 		}
 	}()
-	lc := lockCall{client: c, settings: s, ctx: ctx}
-	err := lc.acquire(h)
+	err := b.acquire()
 	panics = false
 	if err != nil {
 		return nil, err
 	}
-	return &h.firstLease, nil
+	return &b.tenure.first, nil
 }
 
 // beginCall returns an error if the names or the settings are invalid, or ctx is done.
@@ -127,4 +127,47 @@ func (c *Client) beginCall(ctx context.Context, s *settings, names ...string) er
 		return fmt.Errorf("not locking %s: %w", strings.Trim(quoted, "[]"), context.Cause(ctx))
 	}
 	return c.calls.begin()
+}
+
+// acquire gets b a tenure. Every caller but a fair one enters the local queue, where it may get one;
+// otherwise it asks the store.
+func (b *bid) acquire() error {
+	c := b.call.client
+	defer b.call.stopWaiting()
+	defer b.claim.unsubscribe()
+	if b.call.settings.fair && !c.traits.Local {
+		b.line = c.crowds.Join(b.claim.name)
+		defer b.line.Leave()
+	}
+	for {
+		err := b.acquireOnce()
+		if err == nil {
+			err = b.deliver()
+		}
+		if err != errEndedEarly { //nolint:errorlint // never wrapped
+			return b.report(err)
+		}
+	}
+}
+
+func (b *bid) acquireOnce() error {
+	if !b.call.settings.fair {
+		if err := b.enter(); err != nil || b.tenure != nil {
+			return err
+		}
+	}
+	return b.attemptUntilGranted()
+}
+
+// attemptUntilGranted asks the store for the lock until the store grants it or the caller gives up.
+func (b *bid) attemptUntilGranted() error {
+	err := b.restOut()
+	for err == nil {
+		if err = b.attempt(); err == nil {
+			return nil
+		}
+		err = b.beforeRetry(err)
+	}
+	b.abandon()
+	return err
 }

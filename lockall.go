@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/ending"
 )
 
 // LockAll acquires all names or none. It cannot deadlock with another LockAll,
@@ -46,41 +49,43 @@ func (c *Client) takesAll(s *settings) bool { return c.batcher != nil && !s.fair
 func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Leases, error) {
 	outer := c.innermost(ctx)
 	set := &Leases{callerCtx: ctx}
-	var holds []*hold // of the names that are not re-entered
-	inner := outer
+	var bids []bid // of the names that are not re-entered
 	for _, name := range names {
-		if h := outer.find(name); h != nil {
-			lease, err := h.reenter(ctx, s.mode)
+		if t := outer.find(name); t != nil {
+			lease, err := t.reenter(ctx, s.mode)
 			if err != nil {
 				return nil, errors.Join(err, set.Unlock(context.Background()))
 			}
 			set.leases = append(set.leases, lease)
 			continue
 		}
-		inner = c.newHold(ctx, name, s, inner)
-		holds = append(holds, inner)
+		bids = append(bids, bid{})
+		initBid(&bids[len(bids)-1], ctx, c, s, name, outer)
 	}
 	panics := true
 	defer func() {
 		if panics { // in a hook
-			unlockAcquired(holds...)
+			unlockAll(bids)
 			_ = set.Unlock(context.Background())
 		}
 	}()
 	var err error
-	if c.takesAll(s) && len(holds) > 1 {
-		err = c.acquireBatch(ctx, holds)
-	} else {
-		err = c.acquireInOrder(ctx, holds, 0)
+	var waited time.Duration
+	inOrder := !c.takesAll(s) || len(bids) <= 1
+	if !inOrder {
+		inOrder, waited, err = acquireBatch(bids)
+	}
+	if inOrder {
+		err = c.acquireInOrder(ctx, bids, waited)
 	}
 	panics = false
 	if err != nil {
 		_ = set.Unlock(context.Background()) // the re-entries
 		return nil, err
 	}
-	for _, h := range holds {
-		set.leases = append(set.leases, &h.firstLease)
-		set.innermost = h
+	for i := range bids {
+		set.innermost = bids[i].tenure
+		set.leases = append(set.leases, &set.innermost.first)
 	}
 	slices.SortFunc(set.leases, func(a, b *Lease) int { return strings.Compare(a.Name(), b.Name()) })
 	return set, nil
@@ -89,40 +94,110 @@ func (c *Client) lockAll(ctx context.Context, names []string, s *settings) (*Lea
 // acquireInOrder acquires one name after the other. All callers use the same order, so
 // that they cannot deadlock. before is how long the call has waited so far. If a name is lost while
 // the call waits for a later one, the call fails at once.
-func (c *Client) acquireInOrder(ctx context.Context, holds []*hold, before time.Duration) error {
+func (c *Client) acquireInOrder(ctx context.Context, bids []bid, before time.Duration) error {
 	waiting, giveUp := context.WithCancelCause(ctx)
+	losses := ending.New(giveUp)
 	defer giveUp(nil)
-	for i, h := range holds {
-		s := h.settings
+	for i := range bids {
+		b := &bids[i]
+		s := b.claim.settings
 		if s.wait > 0 {
 			rest := *s
 			rest.wait = max(0, s.wait-before)
 			s = &rest
 		}
-		lc := lockCall{client: c, settings: s, ctx: waiting}
-		if err := lc.acquire(h); err != nil {
-			err = cmp.Or(lossAmong(holds[:i]), err)
-			unlockAcquired(holds[:i]...)
+		if i > 0 {
+			b.outer = bids[i-1].tenure
+		}
+		b.inBatch = false
+		b.call = call{client: c, settings: s, ctx: waiting}
+		if err := b.acquire(); err != nil {
+			err = cmp.Or(lossAmong(bids[:i]), err)
+			unlockAll(bids[:i])
 			return err
 		}
-		if i < len(holds)-1 {
-			defer context.AfterFunc(h.context(), func() { giveUp(lossAmong(holds[i : i+1])) })()
+		if i < len(bids)-1 {
+			_, end := b.tenure.context()
+			defer end.Follow(losses)()
 		}
-		before += lc.timeWaited()
+		before += b.call.timeWaited()
 	}
-	if err := lossAmong(holds); err != nil {
-		unlockAcquired(holds...)
+	if err := lossAmong(bids); err != nil {
+		unlockAll(bids)
 		return err
 	}
 	return nil
 }
 
-// lossAmong returns why one of the holds has ended, or nil.
-func lossAmong(holds []*hold) error {
-	for _, h := range holds {
-		if err := h.endCause(); err != nil {
-			return fmt.Errorf("%q ended before the call returned: %w", h.name, err)
+// lossAmong returns why one of the tenures has ended, or nil.
+func lossAmong(bids []bid) error {
+	for i := range bids {
+		if err := bids[i].tenure.endCause(); err != nil {
+			return fmt.Errorf("%q ended before the call returned: %w", bids[i].claim.name, err)
 		}
 	}
 	return nil
+}
+
+// Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
+type Leases struct {
+	leases    []*Lease        // in the order of their names
+	innermost *tenure         // of those that LockAll acquired; nil if it re-entered all
+	callerCtx context.Context // of LockAll
+
+	once sync.Once
+	ctx  *checkedContext
+}
+
+// Names returns the names that are held, sorted.
+func (l *Leases) Names() []string {
+	names := make([]string, len(l.leases))
+	for i, lease := range l.leases {
+		names[i] = lease.Name()
+	}
+	return names
+}
+
+// Token returns the fencing token of name, or zero if it is not among the names.
+func (l *Leases) Token(name string) uint64 {
+	for _, lease := range l.leases {
+		if lease.Name() == name {
+			return lease.Token()
+		}
+	}
+	return 0
+}
+
+// Remaining returns the time until the context is done if no further renewal
+// succeeds: the shortest [Lease.Remaining].
+func (l *Leases) Remaining() time.Duration {
+	least := l.leases[0].Remaining()
+	for _, lease := range l.leases[1:] {
+		least = min(least, lease.Remaining())
+	}
+	return least
+}
+
+// Unlock gives all locks back, as [Lease.Unlock] does each.
+func (l *Leases) Unlock(ctx context.Context) error {
+	errs := make([]error, len(l.leases))
+	var wg sync.WaitGroup
+	for i, lease := range l.leases {
+		wg.Go(func() { errs[i] = lease.Unlock(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Context returns a context that is done as soon as the context of any lease is, see
+// [Lease.Context]. Locking any of the names with it re-enters.
+func (l *Leases) Context() context.Context {
+	l.once.Do(func() {
+		base := context.WithoutCancel(l.callerCtx)
+		if l.innermost != nil {
+			base, _ = l.innermost.context()
+		}
+		l.ctx = newCheckedContext(base, l.leases...)
+	})
+	return l.ctx
 }

@@ -122,6 +122,8 @@ func TestLockAllDoesNotDeadlock(t *testing.T) {
 	eachWay(t, func(t *testing.T, c, other *dlock.Client, opts []dlock.Option) {
 		var mu sync.Mutex
 		inside := map[string]int{}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
 		var wg sync.WaitGroup
 		for i := range 12 {
 			client := []*dlock.Client{c, other}[i%2]
@@ -131,7 +133,7 @@ func TestLockAllDoesNotDeadlock(t *testing.T) {
 					names := []string{"a", "b", "c", "d"}
 					random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 					names = names[:1+random.IntN(4)]
-					leases, err := client.LockAll(t.Context(), names, opts...)
+					leases, err := client.LockAll(ctx, names, opts...)
 					if err != nil {
 						t.Errorf("LockAll: %v", err)
 						return

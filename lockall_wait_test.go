@@ -216,8 +216,10 @@ func TestLockAllGivesUpAfterALoss(t *testing.T) {
 		taken := mustLock(t, other, t.Context(), "c")
 		failed := make(chan error, 1)
 		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*dlock.DefaultTTL)
+		defer cancel()
 		go func() {
-			_, err := c.LockAll(t.Context(), []string{"a", "b", "c"})
+			_, err := c.LockAll(ctx, []string{"a", "b", "c"})
 			failed <- err
 		}()
 		synctest.Wait()

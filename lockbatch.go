@@ -1,162 +1,260 @@
 package dlock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// batchCall is a LockAll that acquires all names in one step. It waits
-// for one name at a time, and occupies no other slot meanwhile, so that no caller waits
-// for a name that is not held. Only while the store does not answer does it keep all slots,
-// for up to a TTL.
-type batchCall struct {
-	lockCall
-	holds        []*hold
-	blocking     *hold // its name is the one that is waited for
-	subscribedTo *hold // its name is the one of the subscription
-	triedAtOnce  bool  // the last attempt followed a subscription, without a sleep
+// batch is a LockAll that acquires all names in one step. It waits for one name at a time, and occupies
+// no other slot meanwhile, so that no caller waits for a name that is not held. Only while the store does
+// not answer does it keep all slots, for up to a TTL.
+type batch struct {
+	bids         []bid
+	blocking     *bid // its name is the one that is waited for; it has the call
+	subscribedTo *bid // its name is the one of the subscription
+	triedAtOnce  bool // the last attempt followed a subscription, without a sleep
+	over         bool // some grants were given back: there is no other attempt
 }
 
-// acquireBatch acquires all holds in one step of the store.
-func (c *Client) acquireBatch(ctx context.Context, holds []*hold) error {
-	b := batchCall{
-		lockCall: lockCall{client: c, settings: holds[0].settings, ctx: ctx},
-		holds:    holds,
-		blocking: holds[0],
+// acquireBatch acquires all bids in one step of the store. If the names are to be acquired in order
+// instead, it has acquired none, and returns how long the call has waited so far.
+func acquireBatch(bids []bid) (inOrder bool, waited time.Duration, err error) {
+	for i := range bids {
+		bids[i].inBatch = true
 	}
-	defer b.stopWaiting()
+	b := &batch{bids: bids, blocking: &bids[0]}
+	defer b.stop()
 	for {
 		err := b.enterAll()
 		if err == nil {
-			err = c.attemptAll(b.ctx, holds, b.timeLeft())
+			err = b.attempt()
 			switch {
 			case err == nil:
-				for _, h := range holds {
-					_ = b.report(h, nil)
-				}
-				return nil
+				b.report()
+				return false, 0, nil
+			case err == errEndedEarly: //nolint:errorlint // never wrapped
+				b.blocking.call.noteAnswer()
+				continue
 			case errors.Is(err, ErrUnsupported), b.shouldQueue(err):
-				b.leaveAllBut(nil)
-				for _, h := range holds {
-					if h.needsUndo { // by an attempt for all names; acquireInOrder may never come to this one
-						h.releaseUnusable()
-					}
-				}
-				return c.acquireInOrder(ctx, holds, b.timeWaited())
+				return true, b.fallBack(), nil
 			}
-			err = b.beforeBatchRetry(err)
+			err = b.beforeRetry(err)
 		}
 		if err != nil {
-			for _, h := range holds {
-				h.abandon()
+			for i := range bids {
+				bids[i].abandon()
 			}
-			return b.report(b.blocking, err)
+			return false, 0, b.blocking.report(err)
 		}
 	}
 }
 
-// enterAll makes the holds the occupants of all slots. It pauses once for all of them.
-func (b *batchCall) enterAll() error {
-	var pause time.Duration
-	for i := 0; i < len(b.holds); i++ {
-		h := b.holds[i]
-		if h.slot.Load() != nil {
+// fallBack gives up the attempt for all names, and returns how long the call has waited.
+func (b *batch) fallBack() (waited time.Duration) {
+	b.blocking.call.stopWaiting()
+	b.leaveAllBut(nil)
+	for i := range b.bids {
+		b.bids[i].claim.startAnew() // acquireInOrder may never come to this one
+		b.bids[i].claim.refusal = nil
+	}
+	return b.blocking.call.timeWaited()
+}
+
+// stop frees what the waiting needed.
+func (b *batch) stop() {
+	b.blocking.call.stopWaiting()
+	for i := range b.bids {
+		b.bids[i].claim.unsubscribe()
+	}
+}
+
+// report calls the hooks of all names.
+func (b *batch) report() {
+	c := b.blocking.call
+	for i := range b.bids {
+		b.bids[i].call = c
+		_ = b.bids[i].report(nil)
+	}
+}
+
+// blockOn makes the call wait for the name of one, which gets the call.
+func (b *batch) blockOn(one *bid) {
+	if one != b.blocking {
+		one.call, b.blocking = b.blocking.call, one
+	}
+}
+
+// enterAll makes the bids the occupants of all slots. It pauses once for all of them.
+func (b *batch) enterAll() error {
+	for i := 0; i < len(b.bids); i++ {
+		one := &b.bids[i]
+		if one.slot != nil {
 			continue
 		}
-		if occupant := h.tryEnter(); occupant != nil {
+		c := one.call.client
+		slot, entered := c.queue.TryEnter(one.claim.name, one.occupant(c.clock.NoLaterThanNow()))
+		if !entered {
 			b.leaveAllBut(nil)
-			b.blocking = h
-			if err := b.queueBehind(occupant, h); err != nil {
+			b.blockOn(one)
+			if err := one.queueBehind(slot); err != nil {
 				return err
 			}
-			i, pause = -1, 0 // again from the first name
+			i = -1 // again from the first name
 			continue
 		}
-		pause = max(pause, b.pauseBeforeTaking(h))
+		slot.State.ForgetOutage() // what the last occupant knew may be old
+		one.slot = slot
 	}
-	return b.pause(b.blocking, pause, b.holds...)
+	return b.pause()
+}
+
+// pause lets other processes try first. The call makes the longest pause of those that are due.
+func (b *batch) pause() error {
+	longest, pause := b.blocking, time.Duration(0)
+	now := longest.call.client.clock.NoLaterThanNow()
+	for i := range b.bids {
+		one := &b.bids[i]
+		one.call = b.blocking.call
+		if due := one.pauseBeforeTaking(now); due > pause {
+			longest, pause = one, due
+		}
+	}
+	if pause <= 0 {
+		return nil
+	}
+	for i := range b.bids {
+		b.bids[i].setPausing(true)
+	}
+	b.blockOn(longest)
+	err := longest.sleep(pause)
+	longest.call.notePause(pause)
+	for i := range b.bids {
+		b.bids[i].setPausing(false)
+	}
+	return err
 }
 
 // shouldQueue reports whether err is a refusal, and fair callers wait for one of the names: for the
 // refused one as the store says, or for another one as callers of this process have found.
-func (b *batchCall) shouldQueue(err error) bool {
-	return b.mayQueue(b.blocking, err) || errors.Is(err, ErrHeld) && slices.ContainsFunc(b.holds, (*hold).knowsFairWaiters)
+func (b *batch) shouldQueue(err error) bool {
+	knows := func(one bid) bool { return one.knowsFairWaiters() }
+	return b.blocking.claim.mayQueue(err) || errors.Is(err, ErrHeld) && slices.ContainsFunc(b.bids, knows)
 }
 
-func (b *batchCall) leaveAllBut(but *hold) {
-	for _, h := range b.holds {
-		if h != but {
-			h.leaveSlot()
+func (b *batch) leaveAllBut(but *bid) {
+	for i := range b.bids {
+		if one := &b.bids[i]; one != but {
+			one.leaveSlot()
 		}
 	}
 }
 
-// attemptAll asks the store once for all holds, and begins them.
-func (c *Client) attemptAll(ctx context.Context, holds []*hold, limit time.Duration) error {
+// attempt asks the store once for all bids, and begins them.
+func (b *batch) attempt() error {
+	call := &b.blocking.call
+	c := call.client
 	if c.calls.closed.Load() {
 		return ErrClosed
 	}
-	reqs := make([]driver.Request, len(holds))
-	for i, h := range holds {
-		reqs[i] = h.attemptRequest()
-		reqs[i].Queue = reqs[i].Queue && c.traits.Queues // a waiting LockAll reserves no name
-	}
-	limited, timer := c.withTimeout(ctx, limit)
-	defer timer.End()
+	reqs := make([]driver.Request, len(b.bids))
 	sent := c.clock.NoLaterThanNow()
-	for _, h := range holds {
-		h.asked.Store(int64(sent))
+	for i := range b.bids {
+		one := &b.bids[i]
+		reqs[i] = one.claim.attemptRequest()
+		reqs[i].Queue = reqs[i].Queue && c.traits.Queues // a waiting LockAll reserves no name
+		one.claim.asked = sent
+		one.slot.Update(func(o *occupant) { o.asked = sent })
 	}
+	limited, timer := c.withTimeout(call.ctx, call.timeLeft())
+	defer timer.End()
+	sent = c.clock.NoLaterThanNow()
 	grants, err := c.batcher.AcquireAll(limited, reqs)
 	if err != nil {
-		for i, h := range holds {
-			h.noteFailure(reqs[i].Queue, err)
+		for i := range b.bids {
+			b.bids[i].claim.noteFailure(reqs[i].Queue, err)
 		}
-		return c.explain(ctx, limited, err)
+		return c.explain(call.ctx, limited, err)
 	}
-	for i, h := range holds {
-		err = errors.Join(err, h.accept(grants[i], grants[i].Token, sent))
+	for i := range b.bids {
+		err = errors.Join(err, b.bids[i].claim.accept(grants[i], sent))
 	}
 	if err != nil {
 		return err
 	}
-	for i, h := range holds {
-		if err := h.startWatchdog(sent); err != nil {
-			releaseUndelivered(ErrReleased, holds[:i]...)
-			return err
-		}
-	}
-	return c.deliver(holds...)
+	return b.begin(sent)
 }
 
-// beforeBatchRetry is beforeRetry for the name that the store refused.
-func (b *batchCall) beforeBatchRetry(err error) error {
+// begin begins the tenures of all names, and delivers all or none.
+func (b *batch) begin(sent clock.Instant) error {
+	tenures := make([]*tenure, len(b.bids))
+	for i := range b.bids {
+		one := &b.bids[i]
+		if i > 0 {
+			one.outer = tenures[i-1]
+		}
+		if err := one.begin(sent); err != nil {
+			b.over = i > 0
+			b.giveBack(b.bids[:i])
+			return err
+		}
+		tenures[i] = one.tenure
+	}
+	err := b.blocking.call.client.deliver(tenures...)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, ErrClosed):
+		err = errEndedEarly
+	}
+	b.giveBack(b.bids)
+	return err
+}
+
+// giveBack gives back what the call has got so far.
+func (b *batch) giveBack(bids []bid) {
+	var wg sync.WaitGroup
+	for i := range bids {
+		one := &bids[i]
+		wg.Go(one.tenure.giveBack)
+		one.claim.spent()
+	}
+	wg.Wait()
+	for i := range bids {
+		bids[i].tenure = nil
+	}
+}
+
+// beforeRetry blocks until the next attempt is worth it.
+func (b *batch) beforeRetry(err error) error {
 	refusal, refused := errors.AsType[*driver.HeldError](err)
 	switch {
-	case b.holds[0].endCause() != nil: // attemptAll has released it: a later lease could not be started
-		return fmt.Errorf("locking %q: %w", b.blocking.name, err)
+	case b.over:
+		return fmt.Errorf("locking %q: %w", b.blocking.claim.name, err)
 	case !refused:
-		return b.afterFailure(b.blocking, err)
+		return b.blocking.afterFailure(err)
 	}
-	h := b.holds[max(0, slices.IndexFunc(b.holds, func(h *hold) bool { return h.name == refusal.Name }))]
-	b.leaveAllBut(h)
-	b.blocking = h
-	if h != b.subscribedTo {
-		b.unsubscribe()
-		b.subscribedTo = h
+	one := &b.bids[max(0, slices.IndexFunc(b.bids, func(one bid) bool { return one.claim.name == refusal.Name }))]
+	b.leaveAllBut(one)
+	b.blockOn(one)
+	if one != b.subscribedTo {
+		if b.subscribedTo != nil {
+			b.subscribedTo.claim.unsubscribe()
+		}
+		b.subscribedTo = one
 	}
-	if err := b.noteRefusal(h, refusal); err != nil {
+	if err := one.noteRefusal(refusal); err != nil {
 		return err
 	}
-	subscribed, err := b.awaitRelease(h, refusal)
+	subscribed, err := one.awaitRelease()
 	if subscribed && b.triedAtOnce { // a different name blocks each time
 		b.triedAtOnce = false
-		return b.sleep(h, b.pollDelay(h, refusal))
+		return one.sleep(one.claim.pollDelay(one.state()))
 	}
 	b.triedAtOnce = subscribed
 	return err

@@ -1,107 +1,87 @@
 package dlock
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"sync"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // Renewed implements watchdog.Observer.
-func (h *hold) Renewed(err error) {
-	c := h.client
+func (g *grant) Renewed(err error) {
+	c, token := g.client, g.status().token
 	if err != nil {
-		c.logger.Warn("dlock: renewal failed, trying again", "name", h.name, "token", h.token,
-			"trusted_for", h.TrustDeadline()-c.clock.NoLaterThanNow(), "err", err)
+		c.logger.Warn("dlock: renewal failed, trying again", "name", g.name(), "token", token,
+			"trusted_for", g.TrustDeadline()-c.clock.NoLaterThanNow(), "err", err)
 	}
-	call(c.hooks.Renewed, Event{Name: h.name, Token: h.token, Err: err})
+	notify(c.hooks.Renewed, Event{Name: g.name(), Token: token, Err: err})
 }
 
-// renew is the watchdog's call to the store. An error because its time has ended says that the store
-// did not answer.
-func (c *Client) renew(ctx context.Context, grants []driver.Grant) []error {
-	errs := c.store.Renew(ctx, grants)
-	for i, err := range errs {
-		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnreachable) && !isAnswer(ctx, err) {
-			errs[i] = fmt.Errorf("%w: no answer in time: %w", ErrUnreachable, err)
-		}
-	}
-	return errs
-}
-
-// Lost implements watchdog.Observer. It ends the context at once. The next waiter of this
+// Lost implements watchdog.Observer. It ends the contexts at once. The next waiter of this
 // process asks the store, which decides whether the lock is free.
-func (h *hold) Lost(reason error) {
-	if h.end(fmt.Errorf("%w: %q: %w", ErrLost, h.name, reason)) {
-		h.lossPending.Store(true)
-		h.leaveSlot()
+func (g *grant) Lost(reason error) {
+	if !g.end(fmt.Errorf("%w: %q: %w", ErrLost, g.name(), reason)) {
+		return
+	}
+	if g.slot != nil {
+		g.slot.Leave(true)
 	}
 }
 
 // AfterLoss implements watchdog.Observer. It reports a loss once.
-func (h *hold) AfterLoss() {
-	if !h.lossPending.Swap(false) {
+func (g *grant) AfterLoss() {
+	c, err := g.client, g.status().cause
+	if !errors.Is(err, ErrLost) {
 		return
 	}
-	c, err := h.client, h.endCause()
-	c.logger.Warn("dlock: lock lost", "name", h.name, "token", h.token, "reason", err)
-	for _, lost := range h.group.endedBy(h) {
-		call(c.hooks.Lost, Event{Name: h.name, Token: lost.token, Err: err})
+	for i, t := range g.takeReports() {
+		if i == 0 {
+			c.logger.Warn("dlock: lock lost", "name", g.name(), "token", t.token, "reason", err)
+		}
+		t.reportEnd(c.hooks.Lost, err)
 	}
 }
 
-// lose declares the hold lost. It is for losses that the watchdog does not notice by itself.
-func (h *hold) lose(reason error) {
-	h.Lost(reason)
-	h.client.watchdog.Forget(&h.Hold) // after Lost: startLease may have begun to watch it before
-	h.AfterLoss()
+func (g *grant) takeReports() []*tenure {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	reports := g.reports
+	g.reports = nil
+	return reports
 }
 
-// expireIfOverdue declares the hold lost after its trust deadline. The watchdog does
+// lose declares the grant lost. It is for losses that the watchdog does not notice by itself.
+func (g *grant) lose(reason error) {
+	g.Lost(reason)
+	g.client.watchdog.Forget(&g.Hold)
+	g.AfterLoss()
+}
+
+// expireIfOverdue declares the grant lost after its trust deadline. The watchdog does
 // the same, but the operating system may have kept it from running.
-func (h *hold) expireIfOverdue() {
-	if h = h.leaderOrSelf(); h.client.clock.Now() >= h.TrustDeadline() {
-		h.lose(h.client.watchdog.Expired(&h.Hold))
+func (g *grant) expireIfOverdue() {
+	if g.client.clock.Now() >= g.TrustDeadline() {
+		g.lose(g.client.watchdog.Expired(&g.Hold))
 	}
 }
 
 var errRevoked = errors.New("the store revoked the lock")
 
-// revocation waits for the store's report that it has revoked the grant of an attempt.
-type revocation struct {
-	mu       sync.Mutex
-	hold     *hold // that has the grant; during a hand-over still the previous one; nil before the first lease
-	reported bool
-}
-
-// report is called by the store. It ends the lease that has the grant.
-func (r *revocation) report() {
-	r.mu.Lock()
-	h := r.hold
-	r.reported = true
-	r.mu.Unlock()
-	if h != nil {
-		h.lose(errRevoked)
+// newAttempt returns what the store calls when it revokes the grant of the next attempt. A late report
+// of an earlier attempt changes nothing.
+func (g *grant) newAttempt() (lost func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	attempt := g.revocation.attempt + 1
+	g.revocation = revocation{attempt: attempt}
+	return func() {
+		g.mu.Lock()
+		last := g.revocation.attempt == attempt
+		held := g.tenures != nil
+		if last {
+			g.revocation.reported = true
+		}
+		g.mu.Unlock()
+		if last && held {
+			g.lose(errRevoked)
+		}
 	}
-}
-
-// err returns an error if the store has revoked the grant. r may be nil.
-func (r *revocation) err() error { return r.reportTo(nil) }
-
-// reportTo makes a later report end the lease of h. A nil h changes nothing. It fails if the store
-// has revoked the grant before. r may be nil.
-func (r *revocation) reportTo(h *hold) error {
-	if r == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reported {
-		return fmt.Errorf("%w: %w before the lease began; trying again may help", ErrUnreachable, errRevoked)
-	}
-	r.hold = cmp.Or(h, r.hold)
-	return nil
 }

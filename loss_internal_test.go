@@ -3,95 +3,126 @@ package dlock
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/watchdog"
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A grant that the store revokes before the lease has started gives one error, whether the
-// report arrives during the attempt or after it. Another attempt may succeed.
+func bidFor(t *testing.T, c *Client, name string, s *settings) *bid {
+	b := new(bid)
+	initBid(b, t.Context(), c, s, name, nil)
+	return b
+}
+
+// occupy makes b the occupant of a free slot.
+func (b *bid) occupy() {
+	b.slot, _ = b.call.client.queue.TryEnter(b.claim.name, b.occupant(b.call.client.clock.NoLaterThanNow()))
+}
+
+// A grant that the store revokes before the lease has started gives an error. Another attempt may succeed.
 func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(reporter{memlock.New()}, nil)
+		store := &reporter{Store: memlock.New()}
+		c := New(store, nil)
 		defer c.Close()
-		s := c.settings(nil)
-		h := c.newHold(t.Context(), "x", s, nil)
-		sent, err := h.attempt(t.Context(), time.Second)
+		b := bidFor(t, c, "x", c.settings(nil))
+		sent, err := b.claim.attempt(t.Context(), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.revocation.report()
-		late := h.startLease(sent)
-		early := h.accept(h.Grant, h.token, sent)
-		if !errors.Is(late, ErrUnreachable) || errors.Is(late, ErrLost) || early == nil || late.Error() != early.Error() {
-			t.Errorf("startLease: %v, accept: %v; want the same ErrUnreachable", late, early)
+		store.revoke[0]()
+		if err := b.begin(sent); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrLost) {
+			t.Fatalf("begin: %v; want ErrUnreachable", err)
 		}
-		if _, err := h.attempt(t.Context(), time.Second); err != nil {
+		if n := len(c.watchdog.Holds()); n != 0 {
+			t.Errorf("%d grants are watched", n)
+		}
+		if _, err := b.claim.attempt(t.Context(), time.Second); err != nil {
 			t.Errorf("the next attempt: %v", err)
 		}
-		if err := h.startLease(sent); err != nil || h.endCause() != nil {
-			t.Errorf("the lease of the next attempt: %v, ended: %v", err, h.endCause())
+		store.revoke[0]() // late, of the first attempt
+		if err := b.begin(sent); err != nil || b.tenure.endCause() != nil {
+			t.Errorf("the lease of the next attempt: %v, ended: %v", err, b.tenure.endCause())
 		}
-		h.revocation.report()
-		if cause := h.endCause(); !errors.Is(cause, ErrLost) {
+		store.revoke[1]()
+		if cause := b.tenure.endCause(); !errors.Is(cause, ErrLost) {
 			t.Errorf("a lease whose lock was revoked: %v; want ErrLost", cause)
 		}
+		b.unlock()
 	})
 }
 
 // A waiter that runs only after the trust deadline of the lock that was handed over to it asks
 // the store.
 func TestHandOverThatTookTooLongIsRejected(t *testing.T) {
-	for _, local := range []bool{true, false} {
+	for _, how := range []string{"watchdog", "clock", "revoked"} {
 		synctest.Test(t, func(t *testing.T) {
-			c := New(memlock.New(), nil)
+			acquired, lost, released := 0, 0, 0
+			store := &reporter{Store: memlock.New()}
+			c := New(store, &Options{Hooks: Hooks{Acquired: func(Event) { acquired++ }, Lost: func(Event) { lost++ }, Released: func(Event) { released++ }}})
 			defer c.Close()
-			c.traits.Local = local
-			old := driver.Grant{Name: "x", Owner: driver.NewOwner(), Token: 100, TTL: DefaultTTL}
-			sent := c.clock.Now()
-			time.Sleep(DefaultTTL)
-			h := c.newHold(t.Context(), "x", c.settings(nil), nil)
-			h.tryEnter()
-			h.received = &handedOver{grant: old, token: 101, sent: sent}
-			if _, err := h.attempt(t.Context(), time.Second); err != nil {
+			first, err := c.Lock(t.Context(), "x")
+			if err != nil {
 				t.Fatal(err)
 			}
-			if h.Grant.Owner == old.Owner || h.wasHandedOver() {
-				t.Errorf("local store: %v: the waiter has token %d of a lock that has expired", local, h.token)
+			g := first.tenure.grant
+			// as enter does, but the goroutine comes late
+			place := c.queue.Wait("x", occupant{waits: true}, func(w *waiter) {
+				w.settings, w.accepts, w.tenure.callerCtx = c.settings(nil), true, t.Context()
+			})
+			if err := first.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			h.abandon()
+			<-place.Admitted()
+			if place.Slot() != nil {
+				t.Error("not served")
+			}
+			switch how {
+			case "watchdog":
+				g.lose(watchdog.ErrExpired)
+			case "clock":
+				c.watchdog.Forget(&g.Hold)
+				time.Sleep(DefaultTTL)
+			case "revoked":
+				store.revoke[0]()
+			}
+			b := bidFor(t, c, "x", c.settings(nil))
+			b.tenure = &place.Waiter.tenure
+			if err := b.deliver(); err != errEndedEarly { //nolint:errorlint
+				t.Fatalf("%s: deliver: %v", how, err)
+			}
+			if err := b.acquire(); err != nil {
+				t.Fatalf("%s: %v", how, err)
+			}
+			if b.tenure.grant == g || b.tenure.token <= place.Waiter.tenure.token {
+				t.Errorf("%s: token %d after %d", how, b.tenure.token, place.Waiter.tenure.token)
+			}
+			b.unlock()
+			synctest.Wait()
+			if acquired != 2 || released != 2 || lost != 0 {
+				t.Errorf("%s: hooks: %d acquired, %d released, %d lost", how, acquired, released, lost)
+			}
 		})
 	}
 }
 
-// A set does not go on with holds that have ended, because the lock of a later name was
-// revoked.
-func TestRevokedNameEndsLockAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := New(reporter{memlock.New()}, nil)
-		defer c.Close()
-		s := c.settings(nil)
-		a := c.newHold(t.Context(), "a", s, nil)
-		b := c.newHold(t.Context(), "b", s, a)
-		batch := batchCall{lockCall: lockCall{client: c, settings: s, ctx: t.Context()}, holds: []*hold{a, b}, blocking: a}
-		batch.startWaiting()
-		a.end(ErrReleased)
-		err := batch.beforeBatchRetry(b.revocation.reportTo(b))
-		if err == nil {
-			t.Error("LockAll tries again with a name that it has given back")
-		}
-	})
+// reporter is a store that reports losses: of the attempts in revoke.
+type reporter struct {
+	*memlock.Store
+	revoke []func()
 }
 
-// reporter is a store that reports losses.
-type reporter struct{ *memlock.Store }
+func (r *reporter) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	r.revoke = append(r.revoke, req.Lost)
+	return r.Store.Acquire(ctx, req)
+}
 
-func (r reporter) Traits() driver.Traits {
+func (r *reporter) Traits() driver.Traits {
 	traits := r.Store.Traits()
 	traits.ReportsLoss = true
 	return traits
@@ -107,7 +138,7 @@ func TestReentryChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.watchdog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
+		c.watchdog.Forget(&lease.tenure.grant.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		inner := context.WithoutCancel(lease.Context())
 		if _, err := c.Lock(inner, "x"); !errors.Is(err, ErrLost) {
@@ -125,7 +156,7 @@ func TestContextChecksTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.watchdog.Forget(&lease.hold.Hold) // the watchdog does not declare it lost
+		c.watchdog.Forget(&lease.tenure.grant.Hold) // the watchdog does not declare it lost
 		time.Sleep(2 * time.Second)
 		if lease.Context().Err() == nil {
 			t.Error("the context of a lease that ran out lives")
@@ -141,7 +172,7 @@ func TestContextOfDoChecksTheClockForTheDoAroundIt(t *testing.T) {
 		err := c.Do(t.Context(), "outer", func(ctx context.Context) error {
 			outer := c.innermost(ctx)
 			return c.Do(ctx, "inner", func(ctx context.Context) error {
-				c.watchdog.Forget(&outer.Hold) // as if it had not run since the pause
+				c.watchdog.Forget(&outer.grant.Hold) // as if it had not run since the pause
 				<-time.After(10 * time.Second)
 				if err := ctx.Err(); err == nil || !errors.Is(context.Cause(ctx), ErrLost) {
 					t.Errorf("the context has the error %v and the cause %v; want %v", err, context.Cause(ctx), ErrLost)
@@ -155,11 +186,11 @@ func TestContextOfDoChecksTheClockForTheDoAroundIt(t *testing.T) {
 	})
 }
 
-// A context never reports that a lock is held after the hold has ended.
+// A context never reports that a lock is held after its grant has ended.
 func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	c := New(memlock.New(), nil)
 	defer c.Close()
-	check := func(what string, ctx context.Context, h *hold) {
+	check := func(what string, ctx context.Context, h *tenure) {
 		t.Helper()
 		if err := ctx.Err(); err != nil {
 			t.Errorf("%s is done at once: %v", what, err)
@@ -176,7 +207,7 @@ func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("the context of a lease", lease.Context(), lease.hold)
+	check("the context of a lease", lease.Context(), lease.tenure)
 	_ = c.Do(t.Context(), "do", func(ctx context.Context) error {
 		check("the context of Do", ctx, c.innermost(ctx))
 		return nil
@@ -185,41 +216,36 @@ func TestErrReportsAnEndedHoldAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("the context of a set", leases.Context(), leases.leases[0].hold)
+	check("the context of a set", leases.Context(), leases.leases[0].tenure)
 }
 
-// endUnseen ends a hold like a goroutine that is interrupted before it ends the context.
-func endUnseen(h *hold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.endLocked(ErrLost)
+// endUnseen ends a grant like a goroutine that is interrupted before it ends the contexts.
+func endUnseen(t *tenure) {
+	t.grant.mu.Lock()
+	defer t.grant.mu.Unlock()
+	t.grant.cause = ErrLost
 }
 
 // A lease that the store revokes while it starts is not watched after that.
 func TestRevokedLeaseIsNotWatched(t *testing.T) {
-	c := New(reporter{memlock.New()}, nil)
-	defer c.Close()
-	h := c.newHold(t.Context(), "x", c.settings(nil), nil)
-	sent, err := h.attempt(t.Context(), time.Second)
-	if err != nil {
-		t.Fatal(err)
+	for range 2000 {
+		store := &reporter{Store: memlock.New()}
+		c := New(store, nil)
+		b := bidFor(t, c, "x", c.settings(nil))
+		sent, err := b.claim.attempt(t.Context(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost sync.WaitGroup
+		lost.Go(store.revoke[0])
+		begun := b.begin(sent)
+		lost.Wait()
+		if n := len(c.watchdog.Holds()); n > 0 || begun == nil && b.tenure.endCause() == nil {
+			t.Fatalf("begun: %v, %d leases are watched; want none", begun, n)
+		}
+		b.unlock()
+		_ = c.Close()
 	}
-	c.watchdog.Watch(&h.Hold, sent)
-	h.mu.Lock() // h cannot end yet
-	var lost sync.WaitGroup
-	lost.Go(func() { h.lose(errRevoked) })
-	for i := 0; i < 10_000 && len(c.watchdog.Holds()) > 0; i++ {
-		runtime.Gosched() // until lose has called Forget, or waits for h.mu
-	}
-	if len(c.watchdog.Holds()) == 0 {
-		c.watchdog.Watch(&h.Hold, sent) // by startLease, which finds that h has not ended
-	}
-	h.mu.Unlock()
-	lost.Wait()
-	if h.endCause() == nil || len(c.watchdog.Holds()) > 0 {
-		t.Errorf("ended: %v, %d leases are watched; want that it has ended, and none", h.endCause(), len(c.watchdog.Holds()))
-	}
-	_ = h.releaseToStore(t.Context(), nil)
 }
 
 // deafToRelease is a store that does not answer a Release.
@@ -234,9 +260,9 @@ func TestDoReportsALossThatNobodyHasNoticed(t *testing.T) {
 		c := New(deafToRelease{memlock.New()}, nil)
 		defer c.Close()
 		pause := func(ctx context.Context) error {
-			h := c.innermost(ctx)
-			c.watchdog.Forget(&h.Hold)
-			time.Sleep(2 * h.Grant.TTL)
+			g := c.innermost(ctx).grant
+			c.watchdog.Forget(&g.Hold)
+			time.Sleep(2 * g.Grant.TTL)
 			return nil
 		}
 		if err := c.Do(t.Context(), "x", pause); !errors.Is(err, ErrNotHeld) {

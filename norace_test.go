@@ -3,12 +3,14 @@
 package dlock_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memlock"
 )
@@ -103,5 +105,17 @@ func TestPollingWaitersDoNotStarve(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestPairAllocatesOnce: a lock that no other caller wants costs one allocation, that of the grant with its
+// tenure. A call and its bid stay on the stack.
+func TestPairAllocatesOnce(t *testing.T) {
+	c := dlock.New(memlock.New(), nil)
+	defer c.Close()
+	ctx := context.Background()
+	allocations := testing.AllocsPerRun(1000, func() { mustUnlock(t, mustLock(t, c, ctx, "x")) })
+	if allocations > 1 {
+		t.Errorf("a pair of Lock and Unlock takes %v allocations", allocations)
 	}
 }

@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -45,7 +46,8 @@ type settings struct {
 	ttl       time.Duration
 	margin    time.Duration // negative stands for the default
 	wait      time.Duration // limit of the waiting; negative if there is none
-	note      string
+	note      string        // of WithNote
+	holder    driver.Holder
 	mode      driver.Mode
 	semaphore bool // WithLimit was given
 	fixed     bool
@@ -57,19 +59,7 @@ func (s *settings) waits() bool { return s.wait != 0 }
 
 // mayShareGrant reports whether callers with s and other can have leases of one grant.
 func (s *settings) mayShareGrant(other *settings) bool {
-	return !s.fixed && !other.fixed && s.ttl == other.ttl && s.margin == other.margin
-}
-
-// settings returns the settings of a call with opts. Calls without options share one value.
-func (c *Client) settings(opts []Option) *settings {
-	if len(opts) == 0 {
-		return &c.defaults
-	}
-	s := c.defaults
-	for _, opt := range opts {
-		opt(&s)
-	}
-	return &s
+	return s.mode == other.mode && s.ttl == other.ttl && s.margin == other.margin && !s.fixed && !other.fixed
 }
 
 // WithTTL sets how long the lock outlives its holder. While the lease is held, it is
@@ -87,8 +77,13 @@ func WithFixedTTL(ttl time.Duration) Option {
 // WithWait limits the waiting for another holder. After that time the error is a [*HeldError]. If a
 // call to the store is unanswered and no holder is known, it wraps context.DeadlineExceeded, or
 // [ErrUnreachable] if the store has not answered for a quarter of a second: see [Client.Lock]. Zero
-// does not wait at all. The first attempt does not count: if the store does not answer it, the call takes up to
-// Options.RequestTimeout.
+// does not wait at all.
+//
+// What comes before the waiting does not count. The first attempt takes up to Options.RequestTimeout if
+// the store does not answer; for shared callers this may be the attempt of another caller of the process.
+// If this process has had the lock for its time slice, the call pauses before the attempt, so that other
+// processes can have it. If limit is shorter than the pause, the pause lasts for a tenth of a second
+// at most.
 func WithWait(limit time.Duration) Option {
 	return func(s *settings) { s.wait = max(0, limit) }
 }
@@ -126,7 +121,7 @@ func WithLimit(limit int) Option {
 // WithNote attaches a text to the lock, for lists of locks. The store sends it to every caller that
 // it refuses: a note of more than [driver.MaxNoteBytes] bytes is an error, [ErrBadNote].
 func WithNote(note string) Option {
-	return func(s *settings) { s.note = note }
+	return func(s *settings) { s.note, s.holder.Note = note, cmp.Or(note, s.holder.Note) }
 }
 
 // WithMargin sets how long before the end of its TTL a lease that could not be
@@ -135,4 +130,43 @@ func WithNote(note string) Option {
 // margin is at most a third of the TTL.
 func WithMargin(margin time.Duration) Option {
 	return func(s *settings) { s.margin = margin }
+}
+
+// Hooks are functions that the client calls when something happens to a lock. All of
+// them are optional. Each lock that a call returns is reported by Acquired, and then by exactly one
+// of Released and Lost; a re-entry is not reported. The client calls a hook in the goroutine in which it happens, for
+// some hooks one that renews many leases. So a hook must return at once and must not
+// call the client.
+type Hooks struct {
+	// Acquired: a lock was acquired. Event.Waited says how long the caller waited.
+	Acquired func(Event)
+	// Waited: a caller waited for another holder or another caller, and its waiting has
+	// ended, with the lock or with Event.Err. Event.Waited says how long the caller waited.
+	Waited func(Event)
+	// Renewed: a renewal has ended. Event.Err is nil, or why its outcome is unknown.
+	// In that case the client tries again.
+	Renewed func(Event)
+	// Lost: the lock of the lease was lost. Event.Err says why.
+	Lost func(Event)
+	// Released: Unlock or Close ended a lease whose loss was not known before. Event.Err says why
+	// the release may have failed. If it wraps ErrLost, the store no longer had the lock; Lost is
+	// not called then.
+	Released func(Event)
+}
+
+// Event is the argument of a hook.
+type Event struct {
+	Name   string
+	Token  uint64 // zero if there is none
+	Waited time.Duration
+	Err    error
+}
+
+// tellOfStart reports whether a hook is called before a call returns its lease.
+func (h *Hooks) tellOfStart() bool { return h.Acquired != nil || h.Waited != nil }
+
+func notify(hook func(Event), event Event) {
+	if hook != nil {
+		hook(event)
+	}
 }

@@ -267,7 +267,7 @@ func TestRefusalAnswersEveryTryLockBehindIt(t *testing.T) {
 	})
 }
 
-// TestUnlockWithoutAnAnswerIsNotReportedAsHeld: a hold that was unlocked is over. While the
+// TestUnlockWithoutAnAnswerIsNotReportedAsHeld: a lease that was unlocked has ended. While the
 // store does not answer the release, no caller of this process learns that the lock is held.
 func TestUnlockWithoutAnAnswerIsNotReportedAsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {

@@ -12,51 +12,49 @@ import (
 	"github.com/dlock-go/dlock/memlock"
 )
 
-// A pause for other processes that a caller skips does not show that no other process wants the
-// lock: the next caller that has the time pauses.
-func TestSkippedPauseDoesNotLengthenTheSlice(t *testing.T) {
-	for name, skip := range map[string]func(t *testing.T, c *dlock.Client) *dlock.Lease{
-		"the limit is shorter": func(t *testing.T, c *dlock.Client) *dlock.Lease {
-			return mustLock(t, c, t.Context(), "a", dlock.WithWait(time.Millisecond))
-		},
-		"LockAll waits for another name": func(t *testing.T, c *dlock.Client) *dlock.Lease {
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan struct{})
-			go func() {
-				defer close(failed)
-				if _, err := c.LockAll(ctx, []string{"a", "held"}); err == nil {
-					t.Error("LockAll of a name that is held succeeded")
-				}
-			}()
-			synctest.Wait()
+// TestPauseGoesOnAfterACallerGaveUp: callers that give up during a pause for other processes do not end
+// it, and do not begin it again.
+func TestPauseGoesOnAfterACallerGaveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unnotified{store}, nil)
+		defer c.Close()
+		time.Sleep(time.Second) // the clock starts at zero
+		lease := mustLock(t, c, t.Context(), "a")
+		time.Sleep(10 * time.Second) // much longer than a time slice
+		mustUnlock(t, lease)
+		start := time.Now()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			if _, err := c.TryLock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, dlock.ErrUnreachable) {
+				t.Errorf("a caller whose time ends during the pause: %v", err)
+			}
 			cancel()
-			<-failed
-			return mustLock(t, c, t.Context(), "a", dlock.WithWait(0))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *memlock.Store) {
-				c := dlock.New(store, nil)
-				defer c.Close()
-				held := mustLock(t, c, t.Context(), "held")
-				lease := mustLock(t, c, t.Context(), "a")
-				for range 6 {
-					<-time.After(20 * time.Millisecond) // longer than a time slice
-					mustUnlock(t, lease)
-					lease = skip(t, c)
-				}
-				<-time.After(20 * time.Millisecond)
-				mustUnlock(t, lease)
-				start := time.Now()
-				lease = mustLock(t, c, t.Context(), "a")
-				if time.Since(start) == 0 {
-					t.Error("a caller that has the time did not pause at the end of a time slice")
-				}
-				mustUnlock(t, lease)
-				mustUnlock(t, held)
-			})
-		})
-	}
+		}
+		mustUnlock(t, mustLock(t, c, t.Context(), "a", dlock.WithWait(0)))
+		if took := time.Since(start); took <= 30*time.Millisecond || took > 130*time.Millisecond {
+			t.Errorf("the pause took %v", took)
+		}
+	})
+}
+
+// TestPauseOfACallerWithADeadlineIsShort: a caller whose context ends before the pause for other processes
+// would end takes part for a tenth of a second at most.
+func TestPauseOfACallerWithADeadlineIsShort(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(unnotified{store}, nil)
+		defer c.Close()
+		time.Sleep(time.Second) // the clock starts at zero
+		lease := mustLock(t, c, t.Context(), "a")
+		time.Sleep(10 * time.Second) // much longer than a time slice
+		mustUnlock(t, lease)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		mustUnlock(t, mustLock(t, c, ctx, "a"))
+		if took := time.Since(start); took == 0 || took > 100*time.Millisecond {
+			t.Errorf("the pause took %v; want some, and 100ms at most", took)
+		}
+	})
 }
 
 // While a call pauses for other processes, the process waits for no answer of the store: a call behind

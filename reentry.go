@@ -1,90 +1,47 @@
 package dlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// find returns the hold of name among h and the holds around it, or nil. It does not
-// return a hold that was unlocked. It returns a lost hold until it is unlocked, so that re-entering
-// it fails. h may be nil.
-func (h *hold) find(name string) *hold {
-	for ; h != nil; h = h.outer {
-		if h.name == name && !h.wasUnlocked() {
-			return h
+// find returns the tenure of name among t and those around it, or nil. It does not return one that was
+// unlocked. It returns a lost one until it is unlocked, so that re-entering it fails. t may be nil.
+func (t *tenure) find(name string) *tenure {
+	for ; t != nil; t = t.outer {
+		if t.grant.name() == name && !t.wasUnlocked() {
+			return t
 		}
 	}
 	return nil
 }
 
-func (h *hold) wasUnlocked() bool {
-	cause := h.endCause()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return cause != nil && (h.leases == 0 || !errors.Is(cause, ErrLost))
+func (t *tenure) wasUnlocked() bool {
+	t.grant.mu.Lock()
+	defer t.grant.mu.Unlock()
+	cause := t.endCauseLocked()
+	return cause != nil && (t.entries == 0 || !errors.Is(cause, ErrLost))
 }
 
-// reenter adds a lease to the hold. An exclusive hold may be re-entered shared. The opposite is
-// an error: the caller would wait for itself.
-func (h *hold) reenter(ctx context.Context, mode driver.Mode) (*Lease, error) {
-	h.expireIfOverdue()
-	cause := h.endCause()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	stored := h.storedModeLocked()
-	switch {
-	case cmp.Or(h.cause, cause) != nil:
-		return nil, fmt.Errorf("re-entering %q: %w", h.name, cmp.Or(h.cause, cause))
+// reenter adds a lease to the tenure, which must not have ended: its grant may have been handed over. An
+// exclusive tenure may be re-entered shared. The opposite is an error: the caller would wait for itself.
+func (t *tenure) reenter(ctx context.Context, mode driver.Mode) (*Lease, error) {
+	g := t.grant
+	g.expireIfOverdue()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	stored := storedMode(g)
+	switch cause := t.endCauseLocked(); {
+	case cause != nil:
+		return nil, fmt.Errorf("re-entering %q: %w", g.name(), cause)
 	case stored.Limit != mode.Limit:
-		return nil, &driver.ModeError{Name: h.name, Mode: stored}
+		return nil, &driver.ModeError{Name: g.name(), Mode: stored}
 	case stored.Shared && !mode.Shared:
-		return nil, fmt.Errorf("%w: the caller holds %q shared, and has to unlock it before it locks it exclusively", ErrMode, h.name)
+		return nil, fmt.Errorf("%w: the caller holds %q shared, and has to unlock it before it locks it exclusively", ErrMode, g.name())
 	}
-	h.leases++
-	return &Lease{hold: h, reentry: &reentry{callerCtx: ctx}}, nil
-}
-
-// reentry is the part of a lease that re-entered. Its context has the values of its
-// own caller, and finds all holds around that caller, not only those around the hold.
-type reentry struct {
-	callerCtx context.Context
-
-	mu    sync.Mutex
-	ended bool
-	ctx   *checkedContext // nil until it is asked for
-	stop  func() bool     // stops waiting for the end of the hold
-}
-
-func (r *reentry) context(h *hold) context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx != nil {
-		return r.ctx
-	}
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(r.callerCtx))
-	held := h.context()
-	r.ctx = &checkedContext{Context: inner, cancel: cancel, held: []context.Context{held}}
-	if r.ended {
-		cancel(ErrReleased)
-	} else {
-		r.stop = context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-	}
-	return r.ctx
-}
-
-// end ends the context. The hold may go on.
-func (r *reentry) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-	if r.ctx != nil {
-		r.stop()
-		_ = r.ctx.Err() // a loss is the cause, if there was one
-		r.ctx.cancel(ErrReleased)
-	}
+	t.entries++
+	return &Lease{tenure: t, reentry: &reentry{callerCtx: ctx}}, nil
 }

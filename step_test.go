@@ -28,8 +28,8 @@ func TestHandOverEndsWithTheStep(t *testing.T) {
 			}
 			lease = got.lease
 		}
-		if a := store.acquires.Load() - acquires; a < 3 || a > 4 {
-			t.Errorf("%d grants for 11 locks with 3 tokens each; want 3 or 4", a)
+		if a := store.acquires.Load() - acquires; a != 4 { // the first of the 11 has the last token of the grant before
+			t.Errorf("%d grants for 10 locks with 3 tokens each; want 4", a)
 		}
 		mustUnlock(t, lease)
 	})

@@ -17,14 +17,16 @@
 // All packages use one word for one thing:
 //
 //   - name: what is locked. A key is what a store keeps for a name.
+//   - call: one Lock, TryLock or LockAll of package dlock. bid: one name of a call.
 //   - attempt: one call of Acquire. Its outcome is a grant, a refusal ([ErrHeld] or
-//     [ErrMode]) or unknown.
-//   - grant: what the store returns for a successful attempt.
+//     [ErrMode]) or unknown. claim: what a bid needs for its attempts.
 //   - owner: the secret that all attempts for one grant have. It authorizes renewal and release.
-//   - token: the fencing token of a hold, larger than that of any earlier hold that excludes
+//   - grant: what the store has for one owner, from a successful attempt to its end.
+//   - token: the fencing token of a tenure, larger than that of any earlier tenure that excludes
 //     it. Every grant has a step of tokens: as many in a row as the store always grants.
-//   - hold: one acquisition inside the process, from its first attempt to its end.
-//   - lease: what the user of package dlock has. Several leases may share a hold.
+//   - tenure: what one caller has of a grant. Several have it one after the other if it is handed
+//     over, and at the same time if it is shared.
+//   - lease: what the user of package dlock has. Leases that re-entered belong to the same tenure.
 //   - holder: the process that has the lock, described for people.
 //   - trust deadline: the instant from which the client counts a lease as lost.
 //   - waiter: a caller that waits. contender: a process that competes for a name.
@@ -32,7 +34,6 @@
 //   - slot: the right of one caller of a process, its occupant, to compete for a name.
 //     Redis Cluster's slots are hash slots.
 //   - share: what a shared holder has of a lock. permit: what a holder has of a semaphore.
-//   - group: the shared holds of a process that share a grant. Its leader asks the store.
 //   - hand over: give the lock to the next waiter of the same process.
 //   - time slice: how long a process keeps taking a lock before it pauses.
 //   - notification: a message that another attempt may succeed. Without it a

@@ -28,6 +28,7 @@ type State struct {
 	released clock.Instant // when it last released the lock or handed it over
 	length   time.Duration // of the slice; zero stands for SlicePolicy.slice
 	paused   time.Duration // length of a pause whose outcome is not known yet
+	resumes  clock.Instant // when the pause under way ends, which a caller may leave to the next one
 	missed   int           // how many pauses in a row the contenders missed
 
 	contenders contenders
@@ -56,7 +57,7 @@ func (s *State) Taken(now clock.Instant, p *SlicePolicy) {
 		}
 		s.began, s.paused = 0, 0
 	}
-	s.granted = now
+	s.granted, s.resumes = now, 0
 	s.changes = holderChanges{}
 	if s.began == 0 {
 		s.began = now
@@ -72,7 +73,7 @@ func (s *State) Refused(now clock.Instant, by driver.Holder, token uint64) {
 	if s.paused > 0 {
 		s.length = 0
 	}
-	s.began, s.paused, s.missed = 0, 0, 0
+	s.began, s.paused, s.missed, s.resumes = 0, 0, 0, 0
 }
 
 // Released records that this process has released the lock or handed it over.
@@ -83,8 +84,11 @@ func (s *State) Released(now clock.Instant) {
 
 // PauseBeforeTaking returns how long the next caller of this process pauses before
 // it takes the lock again, so that other processes can take it. It is zero within a
-// time slice.
+// time slice. If the caller before left in the middle of a pause, it is the rest.
 func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Duration {
+	if s.resumes > now {
+		return s.resumes - now
+	}
 	pause := p.pause
 	if p.polling.enabled() {
 		pause = p.polling.untilPolled(s.released - s.granted)
@@ -103,14 +107,20 @@ func (s *State) PauseBeforeTaking(now clock.Instant, p *SlicePolicy) time.Durati
 	default:
 		s.paused = backoff.Jitter(pause)
 	}
+	s.resumes = now + s.paused
 	return s.paused
 }
 
-// ForgetPause is for a caller that does not make the pause, or leaves before its outcome is known:
-// such a pause does not show whether other processes want the lock. The next one is short again, so
-// that callers with little time make it.
-func (s *State) ForgetPause() {
-	if s.paused > 0 {
+// ShortenPause ends the pause under way at that instant. Its outcome tells nothing, and a new slice begins
+// after it.
+func (s *State) ShortenPause(end clock.Instant) {
+	s.resumes, s.began, s.paused = end, 0, 0
+}
+
+// ForgetPause is for a caller that leaves before the outcome of its pause is known: such a pause does not
+// show whether other processes want the lock. A pause that is still under way goes on.
+func (s *State) ForgetPause(now clock.Instant) {
+	if s.paused > 0 && s.resumes <= now {
 		s.paused, s.missed = 0, 0
 	}
 }

@@ -114,10 +114,60 @@ func TestPausesThatContendersMissGetLonger(t *testing.T) {
 	check("not missed", yield)
 	check("missed once again", 2*yield)
 	p.hold(ms)
-	p.ForgetPause() // there is none
+	p.ForgetPause(p.now) // there is none
 	check("missed twice again", 4*yield)
-	p.ForgetPause()
+	p.ForgetPause(p.now)
 	check("not made", yield)
+}
+
+// TestPauseGoesOnWithTheNextCaller: a caller that leaves in the middle of a pause leaves the rest of it. A
+// pause that was cut short ends with a new slice, and tells nothing about the contenders.
+func TestPauseGoesOnWithTheNextCaller(t *testing.T) {
+	p := newPolling()
+	due := func() time.Duration { return p.PauseBeforeTaking(p.now, &p.policy) }
+	p.hold(time.Second)
+	whole := due()
+	if whole < 100*ms {
+		t.Fatalf("a pause of %v after a long hold", whole)
+	}
+	p.now += whole / 4
+	p.ForgetPause(p.now)
+	if rest := due(); rest != whole-whole/4 {
+		t.Errorf("%v are left of a pause of %v, after %v", rest, whole, whole/4)
+	}
+	p.ShortenPause(p.now + ms)
+	if rest := due(); rest != ms {
+		t.Errorf("%v are left of a pause that was cut to %v", rest, ms)
+	}
+	p.now += ms
+	if rest := due(); rest != 0 {
+		t.Errorf("%v are left of a pause that is over", rest)
+	}
+	p.hold(ms)
+	if p.length != 0 {
+		t.Errorf("a pause that was cut short made the slice %v long", p.length)
+	}
+	if pause := due(); pause != 0 {
+		t.Errorf("a pause of %v at the begin of a slice", pause)
+	}
+}
+
+// TestOutcomeOfAPauseOfTwoCallers: a pause that one caller began and another one finished in vain makes the
+// slice longer, as every pause does, and ends the slice before it.
+func TestOutcomeOfAPauseOfTwoCallers(t *testing.T) {
+	p := newPolling()
+	due := func() time.Duration { return p.PauseBeforeTaking(p.now, &p.policy) }
+	p.hold(time.Second)
+	p.now += due() / 4
+	p.ForgetPause(p.now)
+	p.now += due()
+	p.hold(ms)
+	if p.length == 0 {
+		t.Error("the pause counts for nothing")
+	}
+	if pause := due(); pause != 0 {
+		t.Errorf("a pause of %v at the begin of a slice", pause)
+	}
 }
 
 func TestIdleTimeEndsTheSlice(t *testing.T) {

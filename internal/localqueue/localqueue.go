@@ -4,170 +4,234 @@
 package localqueue
 
 import (
-	"container/list"
-	"context"
 	"sync"
+	"sync/atomic"
 )
 
-// Queue has one slot for each name that is in use, and keeps some slots of names
-// that were used lately. C describes a caller. S is state that the
-// callers of a slot leave to their successors. Create a Queue with [New].
-type Queue[C, S any] struct {
+// Queue has one slot for each name that is in use, and keeps some slots of names that were used
+// lately. W is what a waiter leaves with its place, for those that serve it. O is what others may know
+// of an occupant. S is state that the occupants of a slot leave to their successors. Create a Queue
+// with [New].
+type Queue[W, O, S any] struct {
 	mu    sync.Mutex
-	slots map[string]*Slot[C, S]
+	slots map[string]*Slot[W, O, S]
 }
 
 // keptSlots is the number of slots up to which an unused slot is kept.
 const keptSlots = 256
 
-// Slot is the right to compete for one name. It belongs to its occupant until
-// Leave or HandOver.
-type Slot[C, S any] struct {
+// Slot is the right to compete for one name. It belongs to its occupant until Leave.
+type Slot[W, O, S any] struct {
 	// State belongs to the occupant, which finds what its predecessor left, or the
 	// zero value if the slot was not kept.
 	State S
 
-	queue    *Queue[C, S]
-	name     string
-	occupant *C        // nil if the slot is free
-	previous *C        // see Callers
-	waiters  list.List // of tickets in order of arrival; each can leave in constant time
+	queue       *Queue[W, O, S]
+	name        string
+	view        View[O]
+	notice      *Notice[O]       // of the callers that watch; nil if none does
+	first, last *Ticket[W, O, S] // of the waiters, in order of arrival; each can leave in constant time
+	waiting     atomic.Int32     // how many
+}
+
+// View is what others know of a slot. It is a copy: the occupant may be gone when it is read.
+type View[O any] struct {
+	Occupied bool
+	Turn     uint64 // counts the occupants
+	Occupant O
+	Previous *O // the last occupant before that was remembered since the slot was free; may be nil
+}
+
+// Notice tells what happened next to an occupant.
+type Notice[O any] struct {
+	Done chan struct{} // closed by the next announcement
+	Said View[O]       // what was announced; valid when Done is closed
 }
 
 // New returns a queue without slots.
-func New[C, S any]() *Queue[C, S] {
-	return &Queue[C, S]{slots: make(map[string]*Slot[C, S])}
+func New[W, O, S any]() *Queue[W, O, S] {
+	return &Queue[W, O, S]{slots: make(map[string]*Slot[W, O, S])}
 }
 
-// TryEnter makes caller the occupant of the slot of name if the slot is free.
-// Otherwise it returns a nil slot and the occupant.
-func (q *Queue[C, S]) TryEnter(name string, caller *C) (slot *Slot[C, S], occupant *C) {
+// TryEnter occupies the slot of name if it is free. It returns the slot in any case.
+func (q *Queue[W, O, S]) TryEnter(name string, o O) (slot *Slot[W, O, S], entered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.slotLocked(name)
-	if s.occupant != nil {
-		return nil, s.occupant
+	if s.view.Occupied {
+		return s, false
 	}
-	s.occupant = caller
-	return s, nil
+	s.occupyLocked(o)
+	return s, true
 }
 
-// Enter blocks until caller is the occupant of the slot of name, or served: then the slot is
-// nil. If the context ends first, caller leaves the queue and the error is the context's cause. A
-// caller that is admitted or served at that very moment does not leave.
-func (q *Queue[C, S]) Enter(ctx context.Context, name string, caller *C) (*Slot[C, S], error) {
-	q.mu.Lock()
-	ticket := q.pushLocked(q.slotLocked(name), caller)
-	q.mu.Unlock()
-	return ticket.Wait(ctx)
+// View returns what is known of the slot.
+func (s *Slot[W, O, S]) View() View[O] {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.view
 }
 
-// Push takes a place in the queue of the slot of name. It returns nil unless behind is the caller
-// that came last. A nil behind stands for a free slot.
-func (q *Queue[C, S]) Push(name string, caller, behind *C) *Ticket[C, S] {
+// Wait takes a place in the queue of the slot of name, with a prepared waiter. If the slot is free, the caller
+// occupies it.
+func (q *Queue[W, O, S]) Wait(name string, o O, prepare func(*W)) *Ticket[W, O, S] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.slotLocked(name)
-	if s.lastCaller() != behind {
-		return nil
+	t := &Ticket[W, O, S]{slot: s, occupant: o, admitted: make(chan struct{})}
+	prepare(&t.Waiter)
+	if s.view.Occupied {
+		s.addLocked(t)
+		return t
 	}
-	return q.pushLocked(s, caller)
-}
-
-func (q *Queue[C, S]) pushLocked(s *Slot[C, S], caller *C) *Ticket[C, S] {
-	t := &Ticket[C, S]{slot: s, caller: caller, admitted: make(chan struct{})}
-	if s.occupant == nil {
-		s.occupant = caller
-		close(t.admitted)
-	} else {
-		t.place = s.waiters.PushBack(t)
-	}
+	s.occupyLocked(o)
+	close(t.admitted)
 	return t
 }
 
 // Ticket is a caller's place in the queue of a slot.
-type Ticket[C, S any] struct {
-	slot     *Slot[C, S]
-	caller   *C
-	place    *list.Element // in slot.waiters; nil if the slot was free
-	admitted chan struct{} // closed when the caller is the occupant, or served
-	served   bool          // by Serve, so that it has no slot
+type Ticket[W, O, S any] struct {
+	Waiter     W // the caller's own again when it does not wait any more
+	slot       *Slot[W, O, S]
+	occupant   O // what is known of the caller when it occupies the slot
+	prev, next *Ticket[W, O, S]
+	admitted   chan struct{}
+	waits      bool
+	served     bool
 }
 
-// Wait is the second half of [Queue.Enter].
-func (t *Ticket[C, S]) Wait(ctx context.Context) (*Slot[C, S], error) {
-	select {
-	case <-t.admitted:
-	case <-ctx.Done():
-		if t.leave() {
-			return nil, context.Cause(ctx)
-		}
-	}
+// Admitted is closed when the caller is the occupant of the slot, or was served.
+func (t *Ticket[W, O, S]) Admitted() <-chan struct{} { return t.admitted }
+
+// Slot returns the slot that an admitted caller occupies, or nil if it was served.
+func (t *Ticket[W, O, S]) Slot() *Slot[W, O, S] {
 	if t.served {
-		return nil, nil
+		return nil
 	}
-	return t.slot, nil
+	return t.slot
 }
 
-// leave reports whether the caller still waited.
-func (t *Ticket[C, S]) leave() bool {
+// Leave gives the place up. It returns false if the caller was admitted before.
+func (t *Ticket[W, O, S]) Leave() bool {
 	s := t.slot
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if t.served || s.occupant == t.caller {
+	if !t.waits {
 		return false
 	}
-	s.waiters.Remove(t.place)
+	s.removeLocked(t)
 	return true
 }
 
-// Callers are the callers of a slot. All are nil if the slot is free.
-type Callers[C any] struct {
-	Occupant *C
-	Previous *C // the last occupant before that was remembered since the slot was free; may be nil
-	Last     *C // the caller that came last: the last waiter or, if none waits, the occupant
-}
-
-// Callers returns the callers of the slot of name.
-func (q *Queue[C, S]) Callers(name string) Callers[C] {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s := q.slots[name]; s != nil {
-		return Callers[C]{s.occupant, s.previous, s.lastCaller()}
-	}
-	return Callers[C]{}
-}
-
-func (q *Queue[C, S]) slotLocked(name string) *Slot[C, S] {
+func (q *Queue[W, O, S]) slotLocked(name string) *Slot[W, O, S] {
 	s := q.slots[name]
 	if s == nil {
-		s = &Slot[C, S]{queue: q, name: name}
+		s = &Slot[W, O, S]{queue: q, name: name}
 		q.slots[name] = s
 	}
 	return s
 }
 
-// Leave admits the first waiter. The caller must not use the slot any more. If remember is set, the
-// caller is the previous occupant from then on.
-func (s *Slot[C, S]) Leave(remember bool) {
-	q := s.queue
+func (s *Slot[W, O, S]) occupyLocked(o O) {
+	s.view.Occupied, s.view.Occupant = true, o
+	s.view.Turn++
+}
+
+// View returns what is known of the slot of name.
+func (q *Queue[W, O, S]) View(name string) (v View[O]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if first := s.firstWaiter(); first != nil {
+	if s := q.slots[name]; s != nil {
+		v = s.view
+	}
+	return v
+}
+
+// Watch returns what is known of the slot, and the notice of the next announcement.
+func (s *Slot[W, O, S]) Watch() (View[O], *Notice[O]) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if s.notice == nil {
+		s.notice = &Notice[O]{Done: make(chan struct{})}
+	}
+	return s.view, s.notice
+}
+
+// Update changes what others know of the occupant, which calls it.
+func (s *Slot[W, O, S]) Update(change func(o *O)) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	change(&s.view.Occupant)
+}
+
+// Announce is Update, and tells those that watch.
+func (s *Slot[W, O, S]) Announce(change func(o *O)) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	change(&s.view.Occupant)
+	s.announceLocked()
+}
+
+func (s *Slot[W, O, S]) announceLocked() {
+	if n := s.notice; n != nil {
+		n.Said, s.notice = s.view, nil
+		close(n.Done)
+	}
+}
+
+// ForgetPrevious forgets which occupant was remembered.
+func (s *Slot[W, O, S]) ForgetPrevious() {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.view.Previous = nil
+}
+
+// Waited reports whether a caller waits for the slot, or did a moment ago.
+func (s *Slot[W, O, S]) Waited() bool { return s.waiting.Load() > 0 }
+
+// Leave announces the occupant's end and admits the first waiter. The occupant must not use the slot
+// any more. If remember is set, it is the previous occupant from then on.
+func (s *Slot[W, O, S]) Leave(remember bool) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.leaveLocked(remember)
+}
+
+// LeaveTo is Leave if there is a first waiter and it accepts. Otherwise it returns false, and the slot
+// stays with its occupant.
+func (s *Slot[W, O, S]) LeaveTo(remember bool, accepts func(next *W) bool) bool {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	t := s.first
+	if t == nil || !accepts(&t.Waiter) {
+		return false
+	}
+	s.leaveLocked(remember)
+	return true
+}
+
+func (s *Slot[W, O, S]) leaveLocked(remember bool) {
+	q := s.queue
+	s.announceLocked()
+	if t := s.first; t != nil {
 		if remember {
-			s.previous = s.occupant
+			last := s.view.Occupant
+			s.view.Previous = &last
 		}
-		s.admit(first)
+		s.occupyLocked(t.occupant)
+		s.removeLocked(t)
+		close(t.admitted)
 		return
 	}
-	s.occupant, s.previous = nil, nil
+	var none O
+	s.view.Occupied, s.view.Occupant, s.view.Previous = false, none, nil
 	if len(q.slots) <= keptSlots {
 		return
 	}
 	// A random other slot goes first if it is free: this one is likely to be used again.
 	free := s
 	for _, other := range q.slots { // in random order
-		if other.occupant == nil {
+		if !other.view.Occupied {
 			free = other
 		}
 		break
@@ -175,62 +239,46 @@ func (s *Slot[C, S]) Leave(remember bool) {
 	delete(q.slots, free.name)
 }
 
-// ForgetPrevious forgets which occupant was remembered.
-func (s *Slot[C, S]) ForgetPrevious() {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.previous = nil
-}
-
-// HandOver admits the first waiter if it accepts, and remembers the occupant. Otherwise it returns
-// false, and the slot stays with its occupant.
-func (s *Slot[C, S]) HandOver(accepts func(next *C) bool) bool {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	first := s.firstWaiter()
-	if first == nil || !accepts(first.caller) {
-		return false
-	}
-	s.previous = s.occupant
-	s.admit(first)
-	return true
-}
-
-// Serve ends the wait of the first waiter of name if it accepts: it needs no slot any more. The
-// occupant stays. Serve reports whether a waiter accepted.
-func (q *Queue[C, S]) Serve(name string, accepts func(next *C) bool) bool {
+// Serve ends the waits of the first waiters of name, one after the other, for as long as they accept
+// and at most limit: they need no slot any more. The occupant stays. Serve returns how many accepted.
+func (q *Queue[W, O, S]) Serve(name string, limit int, accepts func(next *W) bool) (served int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.slots[name]
 	if s == nil {
-		return false
+		return 0
 	}
-	first := s.firstWaiter()
-	if first == nil || !accepts(first.caller) {
-		return false
+	for t := s.first; t != nil && served < limit && accepts(&t.Waiter); t = s.first {
+		s.removeLocked(t)
+		t.served = true
+		close(t.admitted)
+		served++
 	}
-	s.waiters.Remove(first.place)
-	first.served = true
-	close(first.admitted)
-	return true
+	return served
 }
 
-func (s *Slot[C, S]) admit(t *Ticket[C, S]) {
-	s.waiters.Remove(t.place)
-	s.occupant = t.caller
-	close(t.admitted)
+func (s *Slot[W, O, S]) addLocked(t *Ticket[W, O, S]) {
+	t.waits, t.prev = true, s.last
+	if s.last == nil {
+		s.first = t
+	} else {
+		s.last.next = t
+	}
+	s.last = t
+	s.waiting.Add(1)
 }
 
-func (s *Slot[C, S]) firstWaiter() *Ticket[C, S] {
-	if front := s.waiters.Front(); front != nil {
-		return front.Value.(*Ticket[C, S])
+func (s *Slot[W, O, S]) removeLocked(t *Ticket[W, O, S]) {
+	if t.prev == nil {
+		s.first = t.next
+	} else {
+		t.prev.next = t.next
 	}
-	return nil
-}
-
-func (s *Slot[C, S]) lastCaller() *C {
-	if back := s.waiters.Back(); back != nil {
-		return back.Value.(*Ticket[C, S]).caller
+	if t.next == nil {
+		s.last = t.prev
+	} else {
+		t.next.prev = t.prev
 	}
-	return s.occupant
+	t.waits, t.prev, t.next = false, nil, nil
+	s.waiting.Add(-1)
 }

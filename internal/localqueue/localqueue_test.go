@@ -1,8 +1,6 @@
 package localqueue
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,104 +9,148 @@ import (
 	"time"
 )
 
+// The queues of these tests know of a waiter and of an occupant a number.
+type (
+	queue = Queue[int, int, int]
+	slot  = Slot[int, int, int]
+)
+
+func newQueue() *queue { return New[int, int, int]() }
+
+// wait takes a place for n.
+func wait(q *queue, name string, n int) *Ticket[int, int, int] {
+	return q.Wait(name, n, func(w *int) { *w = n })
+}
+
+// isAdmitted reports whether the caller waits no more.
+func isAdmitted(t *Ticket[int, int, int]) bool {
+	select {
+	case <-t.Admitted():
+		return true
+	default:
+		return false
+	}
+}
+
+// busy counts the occupied slots.
+func busy(q *queue) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.slots {
+		if s.view.Occupied {
+			n++
+		}
+	}
+	return n
+}
+
+func always(*int) bool { return true }
+
+func is(want int) func(*int) bool { return func(next *int) bool { return *next == want } }
+
 func TestFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		slot, _ := q.TryEnter("a", new(int))
-		var order []int
-		var wg sync.WaitGroup
-		for i := range 100 {
-			wg.Go(func() {
-				d, err := q.Enter(t.Context(), "a", new(int))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order = append(order, i) // guarded by the slot
-				d.Leave(false)
-			})
-			synctest.Wait() // i is in the queue before i+1 comes
+	q := newQueue()
+	slot, _ := q.TryEnter("a", -1)
+	var places []*Ticket[int, int, int]
+	for i := range 100 {
+		places = append(places, wait(q, "a", i))
+	}
+	for i, place := range places {
+		if isAdmitted(place) {
+			t.Fatalf("waiter %d is admitted while another caller occupies the slot", i)
 		}
 		slot.Leave(false)
-		wg.Wait()
-		for i, got := range order {
-			if got != i {
-				t.Fatalf("admitted in the order %v", order)
-			}
+		if !isAdmitted(place) {
+			t.Fatalf("waiter %d is not admitted after the one before it", i)
 		}
-		if busy(q) != 0 {
-			t.Errorf("%d slots are occupied after all callers left", busy(q))
+		slot = place.Slot()
+		if v := q.View("a"); !v.Occupied || v.Occupant != i {
+			t.Errorf("the occupant is %d; want %d", v.Occupant, i)
 		}
-	})
+	}
+	slot.Leave(false)
+	if busy(q) != 0 {
+		t.Errorf("%d slots are occupied after all callers left", busy(q))
+	}
 }
 
 func TestNamesDoNotWaitForEachOther(t *testing.T) {
-	q := New[int, int]()
-	if _, err := q.Enter(t.Context(), "a", new(int)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := q.Enter(t.Context(), "a/b", new(int)); err != nil {
-		t.Fatal(err)
+	q := newQueue()
+	for _, name := range []string{"a", "a/b"} {
+		if !isAdmitted(wait(q, name, 1)) {
+			t.Errorf("the first caller of %q waits", name)
+		}
 	}
 }
 
-func TestTryEnterReturnsTheOccupant(t *testing.T) {
-	q := New[int, int]()
-	caller := 7
-	slot, _ := q.TryEnter("a", &caller)
-	if again, occupant := q.TryEnter("a", new(int)); again != nil || occupant != &caller {
-		t.Errorf("TryEnter = %v, %v; want no slot and the occupant", again, occupant)
+func TestTryEnterOnlyAFreeSlot(t *testing.T) {
+	q := newQueue()
+	slot, entered := q.TryEnter("a", 7)
+	if !entered {
+		t.Fatal("the first caller does not enter")
+	}
+	again, entered := q.TryEnter("a", 8)
+	if v, _ := again.Watch(); entered || v.Occupant != 7 {
+		t.Errorf("the second caller entered: %v, and finds occupant %d; want 7", entered, v.Occupant)
 	}
 	slot.Leave(false)
-	if again, _ := q.TryEnter("a", new(int)); again == nil {
+	if v, _ := slot.Watch(); v.Occupied {
+		t.Error("the slot is occupied after Leave")
+	}
+	if _, entered := q.TryEnter("a", 8); !entered {
 		t.Error("TryEnter failed after Leave")
 	}
 }
 
-func TestCancelledWaiterLeavesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		slot, _ := q.TryEnter("a", new(int))
-		cause := errors.New("enough")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		failed := make(chan error, 1)
-		go func() { _, err := q.Enter(ctx, "a", new(int)); failed <- err }()
-		admitted := make(chan *Slot[int, int], 1)
-		go func() { d, _ := q.Enter(t.Context(), "a", new(int)); admitted <- d }()
-		synctest.Wait()
-		cancel(cause)
-		if err := <-failed; !errors.Is(err, cause) {
-			t.Errorf("Enter = %v; want the context's cause", err)
-		}
-		if n := waiting(q, "a"); n != 1 {
-			t.Errorf("%d waiters after one of two gave up", n)
-		}
-		slot.Leave(false)
-		(<-admitted).Leave(false)
-		if busy(q) != 0 {
-			t.Errorf("%d slots are occupied", busy(q))
-		}
-	})
+func TestWaiterThatLeft(t *testing.T) {
+	q := newQueue()
+	slot, _ := q.TryEnter("a", 0)
+	first, second := wait(q, "a", 1), wait(q, "a", 2)
+	if !first.Leave() || first.Leave() {
+		t.Error("a waiter leaves once")
+	}
+	if !slot.Waited() {
+		t.Error("nobody waits after one of two waiters left")
+	}
+	slot.Leave(false)
+	if isAdmitted(first) || !isAdmitted(second) {
+		t.Error("the waiter that left is admitted, not the one behind it")
+	}
+	if second.Leave() {
+		t.Error("a waiter leaves after it was admitted")
+	}
+	if second.Slot().Waited() {
+		t.Error("somebody waits")
+	}
+	second.Slot().Leave(false)
+	if busy(q) != 0 {
+		t.Errorf("%d slots are occupied", busy(q))
+	}
 }
 
-// A waiter whose context ends while it is admitted either leaves the queue or gets the slot.
-func TestCancelRacingWithAdmission(t *testing.T) {
-	q := New[int, int]()
+// A waiter that gives up while it is admitted either leaves the queue or gets the slot.
+func TestLeaveRacingWithAdmission(t *testing.T) {
+	q := newQueue()
 	inside := 0
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			for range 2000 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(50))*time.Microsecond)
-				if d, err := q.Enter(ctx, "a", new(int)); err == nil {
-					if inside++; inside != 1 {
-						t.Errorf("%d callers occupy the slot", inside)
+				place := wait(q, "a", i)
+				select {
+				case <-place.Admitted():
+				case <-time.After(time.Duration(random.IntN(50)) * time.Microsecond):
+					if place.Leave() {
+						continue
 					}
-					inside--
-					d.Leave(false)
+					<-place.Admitted()
 				}
-				cancel()
+				if inside++; inside != 1 {
+					t.Errorf("%d callers occupy the slot", inside)
+				}
+				inside--
+				place.Slot().Leave(false)
 			}
 		})
 	}
@@ -120,149 +162,39 @@ func TestCancelRacingWithAdmission(t *testing.T) {
 
 // Names that are not in use any more cost no memory, however many there were.
 func TestUnusedSlotsAreForgotten(t *testing.T) {
-	q := New[int, int]()
-	var slots []*Slot[int, int]
+	q := newQueue()
+	var slots []*slot
 	for i := range 10_000 {
-		slot, _ := q.TryEnter(fmt.Sprint(i), new(int))
+		slot, _ := q.TryEnter(fmt.Sprint(i), 0)
 		slots = append(slots, slot)
 	}
 	for _, slot := range slots[1:] {
 		slot.Leave(false)
 	}
 	for i := range 100_000 {
-		slot, _ := q.TryEnter(fmt.Sprint("again ", i), new(int))
+		slot, _ := q.TryEnter(fmt.Sprint("again ", i), 0)
 		slot.Leave(false)
 	}
 	if n := len(q.slots); n > keptSlots {
 		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
 	}
-	if again, _ := q.TryEnter("0", new(int)); again != nil {
+	if _, entered := q.TryEnter("0", 0); entered {
 		t.Error("an occupied slot was forgotten")
 	}
 	slots[0].Leave(false)
 }
 
-func TestStateIsLeftToSuccessors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		slot, _ := q.TryEnter("a", new(int))
-		admitted := make(chan *Slot[int, int])
-		go func() { d, _ := q.Enter(t.Context(), "a", new(int)); admitted <- d }()
-		synctest.Wait()
-		slot.State = 7
-		slot.Leave(false)
-		slot = <-admitted
-		if slot.State != 7 {
-			t.Errorf("the waiter found state %d; want 7", slot.State)
-		}
-		slot.Leave(false)
-		if slot, _ = q.TryEnter("a", new(int)); slot.State != 7 {
-			t.Errorf("the caller after it found state %d; want 7", slot.State)
-		}
-		slot.Leave(false)
-	})
-}
-
-func TestHandOverOnlyToTheFirstWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		slot, _ := q.TryEnter("a", new(int))
-		is := func(want *int) func(*int) bool { return func(next *int) bool { return next == want } }
-		if slot.HandOver(is(nil)) {
-			t.Error("handed over to a waiter of an empty queue")
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		first, second := new(int), new(int)
-		left := make(chan error, 1)
-		go func() { _, err := q.Enter(ctx, "a", first); left <- err }()
-		synctest.Wait()
-		admitted := make(chan *Slot[int, int], 1)
-		go func() { d, _ := q.Enter(t.Context(), "a", second); admitted <- d }()
-		synctest.Wait()
-		if slot.HandOver(is(second)) {
-			t.Error("handed over to the second waiter")
-		}
-		cancel()
-		<-left
-		if slot.HandOver(is(first)) {
-			t.Error("handed over to a waiter that left")
-		}
-		if !slot.HandOver(is(second)) {
-			t.Error("not handed over to the first waiter")
-		}
-		(<-admitted).Leave(false)
-		if busy(q) != 0 {
-			t.Errorf("%d slots are occupied", busy(q))
-		}
-	})
-}
-
-// leaving is a context that ends at the moment at which the occupant leaves.
-type leaving struct {
-	context.Context
-	leave func()
-}
-
-func (l leaving) Done() <-chan struct{} {
-	l.leave()
-	ended := make(chan struct{})
-	close(ended)
-	return ended
-}
-
-func (l leaving) Err() error { return context.Canceled }
-
-// A waiter that is admitted at the moment at which its context ends is the occupant.
-func TestAdmittedWhenTheContextEnds(t *testing.T) {
-	q := New[int, int]()
-	for range 100 { // the waiter notices one of the two at random
-		first, _ := q.TryEnter("a", new(int))
-		caller := new(int)
-		d, err := q.Enter(leaving{t.Context(), func() { first.Leave(false) }}, "a", caller)
-		if err != nil {
-			t.Fatalf("Enter of an admitted waiter: %v", err)
-		}
-		if _, occupant := q.TryEnter("a", new(int)); occupant != caller {
-			t.Fatal("the admitted waiter is not the occupant")
-		}
-		d.Leave(false)
-	}
-	if n := busy(q); n != 0 {
-		t.Errorf("%d slots are occupied", n)
-	}
-}
-
-// waiting counts the waiters for name.
-func waiting(q *Queue[int, int], name string) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.slots[name].waiters.Len()
-}
-
-// busy counts the occupied slots.
-func busy(q *Queue[int, int]) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := 0
-	for _, s := range q.slots {
-		if s.occupant != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // TestStateIsKeptAfterManyOtherNames: names that were used once do not keep the state of a name
 // that is used again and again from being kept.
 func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
-	q := New[int, int]()
+	q := newQueue()
 	for i := range 10 * keptSlots {
-		slot, _ := q.TryEnter(fmt.Sprint(i), new(int))
+		slot, _ := q.TryEnter(fmt.Sprint(i), 0)
 		slot.Leave(false)
 	}
 	kept := 0
 	for range 100 {
-		slot, _ := q.TryEnter("again", new(int))
+		slot, _ := q.TryEnter("again", 0)
 		kept += slot.State
 		slot.State = 1
 		slot.Leave(false)
@@ -275,126 +207,162 @@ func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
 	}
 }
 
-// TestPushBehind: a caller that wants to queue behind another one fails if a third one came between.
-func TestPushBehind(t *testing.T) {
-	q := New[int, struct{}]()
-	first, second, third := new(int), new(int), new(int)
-	if q.Push("x", first, third) != nil {
-		t.Error("Push succeeds behind a caller that has gone")
-	}
-	ticket := q.Push("x", first, nil)
-	if ticket == nil {
-		t.Fatal("Push fails in a free slot")
-	}
-	slot, err := ticket.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ticket = q.Push("x", second, first); ticket == nil {
-		t.Fatal("Push fails behind the last caller")
-	}
-	if callers := q.Callers("x"); callers.Occupant != first || callers.Last != second {
-		t.Error("Callers does not return the occupant and the caller that came last")
-	}
-	for _, behind := range []*int{nil, first} {
-		if q.Push("x", third, behind) != nil {
-			t.Error("Push succeeds behind a caller that is not the last")
-		}
+func TestStateIsLeftToSuccessors(t *testing.T) {
+	q := newQueue()
+	slot, _ := q.TryEnter("a", 0)
+	place := wait(q, "a", 1)
+	slot.State = 7
+	slot.Leave(false)
+	if slot = place.Slot(); slot.State != 7 {
+		t.Errorf("the waiter found state %d; want 7", slot.State)
 	}
 	slot.Leave(false)
-	if slot, err = ticket.Wait(t.Context()); err != nil {
-		t.Fatal(err)
+	if slot, _ = q.TryEnter("a", 0); slot.State != 7 {
+		t.Errorf("the caller after it found state %d; want 7", slot.State)
 	}
 	slot.Leave(false)
-	for _, name := range []string{"x", "y"} {
-		if callers := q.Callers(name); callers.Occupant != nil || callers.Last != nil {
-			t.Errorf("Callers of the free slot %q returns callers", name)
-		}
+}
+
+func TestLeaveToTheFirstWaiterOnly(t *testing.T) {
+	q := newQueue()
+	slot, _ := q.TryEnter("a", 0)
+	if slot.LeaveTo(false, always) {
+		t.Error("left to a waiter of an empty queue")
+	}
+	first, second := wait(q, "a", 1), wait(q, "a", 2)
+	if slot.LeaveTo(false, is(2)) {
+		t.Error("left to the second waiter")
+	}
+	first.Leave()
+	if slot.LeaveTo(false, is(1)) {
+		t.Error("left to a waiter that left")
+	}
+	if isAdmitted(second) || q.View("a").Occupant != 0 {
+		t.Error("the occupant has changed although no waiter accepted")
+	}
+	if !slot.LeaveTo(false, is(2)) || !isAdmitted(second) {
+		t.Error("not left to the first waiter")
+	}
+	second.Slot().Leave(false)
+	if busy(q) != 0 {
+		t.Errorf("%d slots are occupied", busy(q))
 	}
 }
 
 // TestPreviousIsRemembered: the last occupant that was remembered is known until the slot is free.
 func TestPreviousIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		callers := make([]int, 7)
-		slot, _ := q.TryEnter("a", &callers[0])
-		for i := range callers[1:] {
-			go func() { _, _ = q.Enter(t.Context(), "a", &callers[i+1]) }()
-			synctest.Wait()
+	q := newQueue()
+	slot, _ := q.TryEnter("a", 0)
+	for i := range 6 {
+		wait(q, "a", i+1)
+	}
+	check := func(what string, want int) {
+		t.Helper()
+		got := -1
+		if previous := q.View("a").Previous; previous != nil {
+			got = *previous
 		}
-		check := func(what string, want *int) {
-			t.Helper()
-			if got := q.Callers("a").Previous; got != want {
-				t.Errorf("%s: the previous occupant is %p; want %p", what, got, want)
-			}
+		if got != want {
+			t.Errorf("%s: the previous occupant is %d; want %d", what, got, want)
 		}
-		check("the first occupant", nil)
-		slot.Leave(false)
-		check("after an occupant that was not remembered", nil)
-		slot.Leave(true)
-		check("after an occupant that was remembered", &callers[1])
-		slot.Leave(false)
-		check("after another that was not remembered", &callers[1])
-		if !slot.HandOver(func(next *int) bool { return next == &callers[4] }) {
-			t.Error("HandOver to the first waiter fails")
-		}
-		check("after a hand-off", &callers[3])
-		slot.ForgetPrevious()
-		check("forgotten", nil)
-		slot.Leave(true)
-		slot.Leave(true)
-		check("the last occupant", &callers[5])
-		slot.Leave(true)
-		check("the slot is free", nil)
-	})
+	}
+	check("the first occupant", -1)
+	slot.Leave(false)
+	check("after an occupant that was not remembered", -1)
+	slot.Leave(true)
+	check("after an occupant that was remembered", 1)
+	slot.Leave(false)
+	check("after another that was not remembered", 1)
+	if !slot.LeaveTo(true, is(4)) {
+		t.Error("LeaveTo the first waiter fails")
+	}
+	check("after LeaveTo", 3)
+	slot.ForgetPrevious()
+	check("forgotten", -1)
+	slot.Leave(true)
+	slot.Leave(true)
+	check("the last occupant", 5)
+	slot.Leave(true)
+	check("the slot is free", -1)
 }
 
-// A waiter that is served leaves the queue without the slot, also if its context ends at that
-// moment. The occupant and the other waiters stay.
-func TestServedWaiterHasNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New[int, int]()
-		if q.Serve("a", func(*int) bool { return true }) {
-			t.Error("served a waiter of an unused name")
+// Waiters that are served leave the queue without the slot, in order, until one does not accept. The
+// occupant and the other waiters stay.
+func TestServedWaitersHaveNoSlot(t *testing.T) {
+	q := newQueue()
+	if q.Serve("a", 9, always) != 0 {
+		t.Error("served a waiter of an unused name")
+	}
+	slot, _ := q.TryEnter("a", 0)
+	if q.Serve("a", 9, always) != 0 {
+		t.Error("served a waiter of an empty queue")
+	}
+	var places []*Ticket[int, int, int]
+	for i := range 6 {
+		places = append(places, wait(q, "a", i+1))
+	}
+	if n := q.Serve("a", 9, is(2)); n != 0 {
+		t.Errorf("served %d waiters behind one that does not accept", n)
+	}
+	if n := q.Serve("a", 2, always); n != 2 {
+		t.Errorf("served %d waiters; want 2", n)
+	}
+	if n := q.Serve("a", 9, func(next *int) bool { return *next < 5 }); n != 2 {
+		t.Errorf("served %d waiters; want 2", n)
+	}
+	for i, place := range places {
+		served := i < 4
+		if isAdmitted(place) != served || served && (place.Slot() != nil || place.Leave()) {
+			t.Errorf("waiter %d: admitted %v; want %v, without a slot", i+1, isAdmitted(place), served)
 		}
-		occupant, first, second := new(int), new(int), new(int)
-		slot, _ := q.TryEnter("a", occupant)
-		if q.Serve("a", func(*int) bool { return true }) {
-			t.Error("served a waiter of an empty queue")
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		type result struct {
-			slot *Slot[int, int]
-			err  error
-		}
-		results := [2]chan result{make(chan result, 1), make(chan result, 1)}
-		for i, caller := range []*int{first, second} {
-			go func() {
-				slot, err := q.Enter(ctx, "a", caller)
-				results[i] <- result{slot, err}
-			}()
-			synctest.Wait()
-		}
-		if q.Serve("a", func(*int) bool { return false }) {
-			t.Error("served a waiter that does not accept")
-		}
-		served := q.Serve("a", func(next *int) bool {
-			cancel()
-			return next == first
-		})
-		if got := <-results[0]; !served || got.slot != nil || got.err != nil {
-			t.Errorf("served: %v, and Enter of the first waiter returned slot %p and %v", served, got.slot, got.err)
-		}
-		if got := <-results[1]; got.slot != nil || !errors.Is(got.err, context.Canceled) {
-			t.Errorf("Enter of the second waiter returned slot %p and %v; want that its context has ended", got.slot, got.err)
-		}
-		if q.Callers("a").Occupant != occupant {
-			t.Error("the occupant has changed")
-		}
+	}
+	if v := q.View("a"); v.Occupant != 0 || v.Turn != 1 {
+		t.Errorf("the occupant is %d, in turn %d; want the first one", v.Occupant, v.Turn)
+	}
+	for _, next := range places[4:] {
 		slot.Leave(false)
-		if busy(q) != 0 {
-			t.Errorf("%d slots are occupied", busy(q))
+		slot = next.Slot()
+	}
+	slot.Leave(false)
+	if busy(q) != 0 {
+		t.Errorf("%d slots are occupied", busy(q))
+	}
+}
+
+// TestNoticesSayWhatWasAnnounced: an announcement carries a copy, for the occupant may be gone when it is
+// read. Update is none. Leave announces how the occupant ended.
+func TestNoticesSayWhatWasAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		slot, _ := q.TryEnter("a", 1)
+		set := func(n int) func(*int) { return func(o *int) { *o = n } }
+		announced := func(n *Notice[int]) bool {
+			select {
+			case <-n.Done:
+				return true
+			default:
+				return false
+			}
 		}
+		_, first := slot.Watch()
+		slot.Update(set(2))
+		if v, again := slot.Watch(); v.Occupant != 2 || again != first || announced(first) {
+			t.Errorf("after Update the occupant is %d, announced: %v", v.Occupant, announced(first))
+		}
+		slot.Announce(set(3))
+		slot.Update(set(4))
+		if !announced(first) || first.Said.Occupant != 3 || first.Said.Turn != 1 {
+			t.Errorf("announced: %v, %+v; want occupant 3 in turn 1", announced(first), first.Said)
+		}
+		_, second := slot.Watch()
+		place := wait(q, "a", 9)
+		slot.Leave(false)
+		if !announced(second) || second.Said.Occupant != 4 {
+			t.Errorf("announced: %v, %+v; want occupant 4", announced(second), second.Said)
+		}
+		if v, third := place.Slot().Watch(); v.Occupant != 9 || v.Turn != 2 || announced(third) {
+			t.Errorf("the next occupant is %d in turn %d, announced: %v", v.Occupant, v.Turn, announced(third))
+		}
+		place.Slot().Leave(false)
 	})
 }

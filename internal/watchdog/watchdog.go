@@ -20,7 +20,7 @@ import (
 	"github.com/dlock-go/dlock/internal/clock"
 )
 
-// Hold is the watchdog's part of a hold, for its user to embed. The exported
+// Hold is a grant of a store that is renewed, for its user to embed. The exported
 // fields do not change after Watch.
 type Hold struct {
 	Grant    driver.Grant
@@ -59,6 +59,12 @@ var (
 // TrustDeadline returns the instant from which the hold counts as lost. It is
 // zero before Watch.
 func (h *Hold) TrustDeadline() clock.Instant { return clock.Instant(h.trustDeadline.Load()) }
+
+// Expiry returns when the store frees the lock, at the earliest, if it is not renewed any more.
+func (h *Hold) Expiry() clock.Instant { return h.TrustDeadline() + h.Margin }
+
+// LastSent returns when the request was sent that granted the lock or renewed it last.
+func (h *Hold) LastSent() clock.Instant { return h.Expiry() - h.Grant.TTL }
 
 // Expired returns the reason of a loss at the trust deadline: ErrExpired, and why the last renewal failed.
 func (w *Watchdog) Expired(h *Hold) error {

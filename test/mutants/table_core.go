@@ -1,389 +1,236 @@
 package main
 
+// Rules of a caller on its way to a lease and back.
 func init() {
 	add(mutant{
-		rule: "trust counts from when the acquisition was sent, not from its answer",
-		file: "acquire.go",
-		old:  "	return sent, h.accept(grant, grant.Token, sent)\n",
-		new:  "	sent = c.clock.Now()\n	return sent, h.accept(grant, grant.Token, sent)\n",
+		rule: "trust counts from when the attempt was sent, not from its answer",
+		file: "claim.go",
+		old:  "\treturn sent, cl.accept(granted, sent)\n",
+		new:  "\tsent = c.clock.Now()\n\treturn sent, cl.accept(granted, sent)\n",
 		test: ". TestLateGrantIsRejected",
-	})
-	add(mutant{
-		rule: "a lock that expired during the hand-over is rejected",
-		file: "acquire.go",
-		old:  "c.traits.Local && !h.wasHandedOver()",
-		new:  "c.traits.Local || h.wasHandedOver()",
-		test: ". TestHandOverThatTookTooLongIsRejected",
 	})
 	add(mutant{
 		rule: "a grant that arrives after its trust deadline is rejected",
-		file: "acquire.go",
-		old:  "c.clock.Now() >= sent+grant.TTL-h.Margin",
-		new:  "c.clock.Now() >= sent+100*grant.TTL",
+		file: "claim.go",
+		old:  "c.clock.Now() >= sent+granted.TTL-g.Margin",
+		new:  "c.clock.Now() >= sent+100*granted.TTL",
 		test: ". TestLateGrantIsRejected",
 	})
 	add(mutant{
-		rule: "a loss reported before the grant is taken ends the attempt",
-		file: "acquire.go",
-		old:  `	return h.revocation.err()`,
-		new:  `	return nil`,
-		test: ". TestGrantRevokedBeforeTheLeaseStarts",
-	})
-	add(mutant{
-		rule: "a loss reported between the grant and the start of the lease ends the attempt",
-		file: "loss.go",
-		old:  `	if r.reported {`,
-		new:  `	if false {`,
-		test: ". TestGrantRevokedBeforeTheLeaseStarts",
-	})
-	add(mutant{
-		rule: "a loss reported for an earlier attempt ends nothing",
-		file: "hold.go",
-		old:  `		h.revocation = new(revocation)`,
-		new:  "		if h.revocation == nil {\n			h.revocation = new(revocation)\n		}",
-		test: ". TestReportedLossOfAnEarlierAttemptIsIgnored",
-	})
-	add(mutant{
 		rule: "an attempt of unknown outcome is undone",
-		file: "acquire.go",
-		old:  "	if queue && placed || !driver.Unchanged(err) {\n		h.needsUndo = true\n	}\n",
-		new:  "	_ = placed\n",
+		file: "claim.go",
+		old:  " || !driver.Unchanged(err)",
+		new:  "",
 		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
 	})
 	add(mutant{
+		rule: "a place in the store's queue is given up",
+		file: "claim.go",
+		old:  "queue && placed ||",
+		new:  "queue && placed && false ||",
+		test: ". TestPassedClaimIsUndone",
+	})
+	add(mutant{
+		rule: "a caller that gives up undoes its attempts",
+		file: "bid.go",
+		old:  "\tcase b.claim.needsUndo:\n",
+		new:  "\tcase false:\n",
+		test: ". TestRefusalDoesNotHideAnUnknownOutcome|TestPassedClaimIsUndone",
+	})
+	add(mutant{
+		rule: "what a caller gives up is released by its owner alone",
+		file: "bid.go",
+		old:  "\tgrant.Token = 0 // the owner alone decides\n",
+		new:  "",
+		test: ". TestLateGrantOfAnOwnerIsUndone",
+	})
+	add(mutant{
 		rule: "the next caller comes after an abandoned attempt was undone",
-		file: "acquire.go",
-		old:  "	c.cleanups.Go(func() {\n		slot := h.slot.Load()\n",
-		new:  "	c.cleanups.Go(func() {\n		slot := h.slot.Load()\n		h.leaveSlot()\n",
+		file: "bid.go",
+		old:  "\t\t_, err := c.releaseGrant(",
+		new:  "\t\tif slot != nil {\n\t\t\tslot.Leave(refused)\n\t\t\tslot = nil\n\t\t}\n\t\t_, err := c.releaseGrant(",
 		test: ". TestTryLockBehindACancelledAttemptIsUnreachable|TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "ErrHeld is reported only if the lock is known to be held",
-		file: "heldby.go",
-		old:  "	return h.refusal.Load()\n}",
-		new:  "	if held := h.refusal.Load(); held != nil {\n		return held\n	}\n	return &driver.HeldError{Name: h.name, Holder: h.holder()}\n}",
+		file: "known.go",
+		old:  "return o.refusal\n",
+		new:  "return cmp.Or(o.refusal, new(driver.HeldError))\n",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "a limit that ends soon after a release is no outage",
-		file: "wait.go",
-		old:  "held = cmp.Or(held, h.refusal.Load(), h.lastHolder())",
-		new:  "held = cmp.Or(held, h.refusal.Load())",
+		file: "call.go",
+		old:  "held = cmp.Or(held, c.client.lastHolder(name, c.settings.mode))",
+		new:  "held = cmp.Or(held, nil)",
 		test: ". TestLimitDuringAReleaseIsHeld|TestLimitDuringAnAttemptIsHeld|TestLimitBehindARefusalIsHeld",
 	})
 	add(mutant{
 		rule: "the last holder is reported only for a moment after the store has answered last",
-		file: "heldby.go",
-		old:  "h.client.clock.Now()-since >= maxHolderAge",
-		new:  "h.client.clock.Now()-since >= time.Hour",
+		file: "known.go",
+		old:  "now-since >= maxHolderAge",
+		new:  "now-since >= time.Hour",
 		test: ". TestNoAnswerForLongIsNotHeld|TestGivenUpAttemptsDoNotProlongTheHolder",
 	})
 	add(mutant{
 		rule: "a lost holder is not reported",
-		file: "heldby.go",
-		old:  " || errors.Is(cause, ErrLost):\n",
-		new:  " || cause == nil && false:\n",
+		file: "known.go",
+		old:  "errors.Is(st.cause, ErrLost)",
+		new:  "errors.Is(st.cause, ErrDenied)",
 		test: ". TestLostLockIsNotHeld",
 	})
 	add(mutant{
 		rule: "a failed attempt makes the last holder unknown",
 		file: "wait.go",
-		old:  "		slot.ForgetPrevious()\n",
-		new:  "		_ = slot\n",
+		old:  "\t\ta.slot.ForgetPrevious()\n",
+		new:  "",
 		test: ". TestFailureIsNotHeld",
 	})
 	add(mutant{
-		rule: "a shared caller behind a semaphore is refused",
-		file: "groupwait.go",
-		old:  "		if blocked != nil && held == nil {\n",
-		new:  "		if blocked != nil && held == nil && false {\n",
-		test: ". TestSharedCallerBehindASemaphoreIsRefusedAtOnce",
+		rule: "a caller with another limit is refused at once",
+		file: "enter.go",
+		old:  " || v.Occupant.mode.Limit != b.claim.settings.mode.Limit",
+		new:  "",
+		test: ". TestOtherLimitIsRefusedAtOnceInOneProcess",
 	})
 	add(mutant{
 		rule: "TryLock waits for the outcome of another caller of the process",
 		file: "enter.go",
-		old:  "	case <-announced:\n		if err",
-		new:  "	default:\n		_ = announced\n		return &HeldError{Name: h.name}\n		if err",
+		old:  "\t\tcase <-notice.Done:\n\t\t\to :=",
+		new:  "\t\tdefault:\n\t\t\treturn &HeldError{Name: name}\n\t\tcase <-notice.Done:\n\t\t\to :=",
 		test: ". TestOutageIsNotReportedAsHeld",
 	})
 	add(mutant{
 		rule: "a caller that queues behind an attempt without an outcome gives up after a RequestTimeout",
 		file: "enter.go",
-		old:  "				cancel(errNoOutcome)\n",
-		new:  "",
+		old:  "\t\tdue = time.After(b.call.timeForAnswer())\n\t}",
+		new:  "\t}",
 		test: ". TestEveryCallInAnOutageTakesOneRequestTimeout",
 	})
 	add(mutant{
 		rule: "an attempt that waited for the outcome of another has less time",
-		file: "wait.go",
-		old:  "if lc.storeHasAnswered || lc.answerBy.IsZero() {",
-		new:  "if true || lc.storeHasAnswered {",
+		file: "call.go",
+		old:  "if c.storeHasAnswered || c.answerBy.IsZero() {",
+		new:  "if true || c.storeHasAnswered {",
 		test: ". TestWaitForAnotherOutcomeShortensTheAttempt",
 	})
 	add(mutant{
 		rule: "an attempt behind one that was rejected has a RequestTimeout of its own",
 		file: "wait.go",
-		old:  "		state.Answered(now) // the callers behind have a RequestTimeout of their own\n",
-		new:  "",
+		old:  "state.Answered(now) //",
+		new:  "//",
 		test: ". TestRejectedAttemptsAreNotAnOutage",
 	})
 	add(mutant{
 		rule: "a store that rejects an attempt at the end of its time has answered",
 		file: "wait.go",
-		old:  "deadline.Passed(lc.ctx) != nil && !isAnswer(lc.ctx, err)",
-		new:  "deadline.Passed(lc.ctx) != nil",
+		old:  "deadline.Passed(a.call.ctx) != nil && !isAnswer(a.call.ctx, err)",
+		new:  "deadline.Passed(a.call.ctx) != nil",
 		test: ". TestRejectionAtTheEndOfTheTimeIsReported",
 	})
 	add(mutant{
-		rule: "the wait for a renewal counts for the limit of Unlock",
-		file: "unlock.go",
-		old:  "until = max(until, c.clock.NoLaterThanNow()+c.requestTimeout)",
-		new:  "until = c.clock.NoLaterThanNow() + 2*c.requestTimeout",
-		test: ". TestUnlockDuringARenewalIsBounded",
-	})
-	add(mutant{
 		rule: "a grant announces its outcome to callers that wait for it",
-		file: "acquire.go",
-		old:  "	h.outcome.announce()\n",
-		new:  "",
+		file: "bid.go",
+		old:  "slot.Announce(",
+		new:  "slot.Update(",
 		test: ". TestTryLockWaitsForAnotherCallersOutcome",
 	})
 	add(mutant{
 		rule: "a refusal announces its outcome to callers that wait for it",
 		file: "wait.go",
-		old:  "	h.outcome.announce()\n",
-		new:  "",
+		old:  "a.slot.Announce(",
+		new:  "a.slot.Update(",
 		test: ". TestTryLockWaitsForAWaitersRefusal",
 	})
 	add(mutant{
 		rule: "a caller that leaves its slot announces it",
-		file: "enter.go",
-		old:  "		h.outcome.announce()\n",
-		new:  "",
+		file: "internal/localqueue/localqueue.go",
+		old:  "\ts.announceLocked()\n\tif t :=",
+		new:  "\tif t :=",
 		test: ". TestTryLockSucceedsAfterAFailedAttempt",
 	})
 	add(mutant{
 		rule: "callers in a queue learn of an outage from their predecessor",
 		file: "enter.go",
-		old:  "	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil {\n",
-		new:  "	if err := slot.State.OutageTooLong(lc.client.clock.NoLaterThanNow(), lc.settings.ttl); err != nil && false {\n",
+		old:  "b.call.settings.ttl); err != nil {",
+		new:  "b.call.settings.ttl); err != nil && false {",
 		test: ". TestRepeatedLocksInAnOutageAreBounded|TestQueueLearnsOfAnOutageTogether",
 	})
 	add(mutant{
 		rule: "a watching waiter polls a few times in a TTL",
-		file: "wait.go",
-		old:  "backoff.Jitter(min(max(lc.settings.ttl/3, minWatchedSleep), maxSleep))",
+		file: "claim.go",
+		old:  "backoff.Jitter(min(max(cl.settings.ttl/3, minWatchedSleep), maxSleep))",
 		new:  "5 * time.Minute",
 		test: ". TestWatchingWaiterNoticesAnOutage",
 	})
 	add(mutant{
 		rule: "a watching waiter does not poll more than once in a second",
-		file: "wait.go",
-		old:  "max(lc.settings.ttl/3, minWatchedSleep)",
-		new:  "lc.settings.ttl/3",
+		file: "claim.go",
+		old:  "max(cl.settings.ttl/3, minWatchedSleep)",
+		new:  "cl.settings.ttl/3",
 		test: ". TestWatchingWaiterPollsSeldom",
 	})
 	add(mutant{
 		rule: "a waiter tries again after it has subscribed",
 		file: "wait.go",
-		old:  "	return true, nil\n",
-		new:  "	return false, lc.sleep(h, lc.watchDelay(h, refusal))\n",
+		old:  "\treturn true, nil\n}",
+		new:  "\treturn false, a.sleep(cl.watchDelay())\n}",
 		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
+	})
+	add(mutant{
+		rule: "a caller that does not wait pauses at the end of a time slice",
+		file: "wait.go",
+		old:  "\tif short && pause",
+		new:  "\tif short {\n\t\treturn 0\n\t}\n\tif short && pause",
+		test: ". TestTryLockInALoopLetsOthersIn",
+	})
+	add(mutant{
+		rule: "the pause of a caller that does not wait is short",
+		file: "wait.go",
+		old:  "if short && pause > maxShortPause {",
+		new:  "if short && pause > time.Hour {",
+		test: ". TestPauseOfAShortWaitIsShort",
+	})
+	add(mutant{
+		rule: "the pause of a caller with a limit below it is short",
+		file: "wait.go",
+		old:  "short := !s.waits() || s.wait > 0 && !a.call.isWaiter && s.wait < pause",
+		new:  "short := !s.waits()",
+		test: ". TestPauseOfAShortWaitIsShort",
+	})
+	add(mutant{
+		rule: "the pause of a caller whose context ends before it is short",
+		file: "wait.go",
+		old:  "time.Until(ends) < pause",
+		new:  "time.Until(ends) < 0",
+		test: ". TestPauseOfACallerWithADeadlineIsShort",
+	})
+	add(mutant{
+		rule: "a caller that gives up during a pause leaves its outcome to the next one",
+		file: "internal/contention/contention.go",
+		old:  " && s.resumes <= now",
+		new:  "",
+		test: "internal/contention TestOutcomeOfAPauseOfTwoCallers",
+	})
+	add(mutant{
+		rule: "a caller behind one that pauses waits for no answer of the store",
+		file: "wait.go",
+		old:  "o.pausing, o.asked = pausing, now",
+		new:  "o.pausing, o.asked = pausing && false, now",
+		test: ". TestWaitBehindAPauseReportsNoOutage",
 	})
 	add(mutant{
 		rule: "a panic in a hook releases the lock",
 		file: "lock.go",
-		old:  "			unlockAcquired(h)\n",
-		new:  "			_ = h\n",
+		old:  "\t\t\tb.unlock()\n",
+		new:  "\t\t\t_ = b\n",
 		test: ". TestPanickingHookReleasesTheLock",
 	})
 	add(mutant{
 		rule: "a panic in a hook releases every lock of a set",
 		file: "lockall.go",
-		old:  "		if panics { // in a hook\n			unlockAcquired(holds...)\n",
-		new:  "		if panics { // in a hook\n",
+		old:  "\t\t\tunlockAll(bids)\n\t\t\t_ = set",
+		new:  "\t\t\t_ = set",
 		test: ". TestPanickingHookReleasesTheLock",
-	})
-	add(mutant{
-		rule: "Unlock says that Close gave the lock away",
-		file: "unlock.go",
-		old:  "	case errors.Is(cause, ErrClosed):\n",
-		new:  "	case false:\n",
-		test: ". TestCloseDuringDoIsReported",
-	})
-	add(mutant{
-		rule: "a second release that finds nothing is no success after the lease ran out",
-		file: "unlock.go",
-		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
-		new:  "attempts > 1",
-		test: ". TestSecondReleaseAfterExpiryReportsTheLoss",
-	})
-	add(mutant{
-		rule: "a second release that finds nothing within the lease is a success",
-		file: "unlock.go",
-		old:  "attempts > 1 && c.clock.Now() < h.TrustDeadline()",
-		new:  "attempts < 0",
-		test: ". TestUnlockSucceedsAfterALostReply",
-	})
-	add(mutant{
-		rule: "a release works although its context is cancelled",
-		file: "unlock.go",
-		old:  "		ctx = context.WithoutCancel(ctx)\n",
-		new:  "",
-		test: ". TestLeaseOutlivesTheContextOfLock|TestUnlockWorksWithACancelledContext",
-	})
-	add(mutant{
-		rule: "the renewal has ended before the release is sent",
-		file: "unlock.go",
-		old:  "		case <-renewal:\n",
-		new:  "		default:\n",
-		test: ". TestRenewalEndsBeforeTheRelease",
-	})
-	add(mutant{
-		rule: "the last lease of a hold unlocks it, not the first",
-		file: "unlock.go",
-		old:  "last = h.leases == 0",
-		new:  "last = true",
-		test: ". TestReentryCounts",
-	})
-	add(mutant{
-		rule: "a lost lock is not re-entered as if nothing had happened",
-		file: "reentry.go",
-		old:  "(h.leases == 0 || !errors.Is(cause, ErrLost))",
-		new:  "(errors.Is(cause, ErrLost) || true)",
-		test: ". TestReentryOfALostLockFails",
-	})
-	add(mutant{
-		rule: "a lost lock that was unlocked can be locked again",
-		file: "reentry.go",
-		old:  "(h.leases == 0 || !errors.Is(cause, ErrLost))",
-		new:  "!errors.Is(cause, ErrLost)",
-		test: ". TestContextOfAnUnlockedLostLockLocksAnew",
-	})
-	add(mutant{
-		rule: "a re-entry checks the clock",
-		file: "reentry.go",
-		old:  "	h.expireIfOverdue()\n",
-		new:  "",
-		test: ". TestReentryChecksTheClock",
-	})
-	add(mutant{
-		rule: "the loss of the lock ends the context of a re-entry",
-		file: "reentry.go",
-		old:  "		r.stop = context.AfterFunc(held, func() { cancel(context.Cause(held)) })\n",
-		new:  "		r.stop = func() bool { return true }\n",
-		test: ". TestLossEndsAReentry",
-	})
-	add(mutant{
-		rule: "a context checks the clock before it says that the lock is held",
-		file: "context.go",
-		old:  "		c.hold.expireIfOverdue()\n",
-		new:  "",
-		test: ". TestContextChecksTheClock",
-	})
-	add(mutant{
-		rule: "every lease of a hand-over has a token of its own",
-		file: "handover.go",
-		old:  `h.token + 1, h.lastSent()`,
-		new:  `h.token, h.lastSent()`,
-		test: ". TestHandOverAsksNothing",
-	})
-	add(mutant{
-		rule: "a hand-over uses no token that was not granted",
-		file: "handover.go",
-		old:  `h.usedTokens() >= c.traits.TokenStep`,
-		new:  `h.usedTokens() > c.traits.TokenStep`,
-		test: ". TestHandOverEndsWithTheStep",
-	})
-	add(mutant{
-		rule: "a lock is not handed over to a caller with another TTL",
-		file: "options.go",
-		old:  `s.ttl == other.ttl && `,
-		new:  ``,
-		test: ". TestHandOverNeedsEqualTerms",
-	})
-	add(mutant{
-		rule: "a lock is not handed over to a caller with another margin",
-		file: "options.go",
-		old:  ` && s.margin == other.margin`,
-		new:  ``,
-		test: ". TestHandOverNeedsEqualTerms",
-	})
-	add(mutant{
-		rule: "a lease of fixed length is not handed over",
-		file: "options.go",
-		old:  `!s.fixed && `,
-		new:  ``,
-		test: ". TestHandOverNeedsEqualTerms",
-	})
-	add(mutant{
-		rule: "a lock is not handed over as a lease of fixed length",
-		file: "options.go",
-		old:  ` && !other.fixed`,
-		new:  ``,
-		test: ". TestHandOverNeedsEqualTerms",
-	})
-	add(mutant{
-		rule: "a lease whose renewals fail is not handed over",
-		file: "handover.go",
-		old:  `h.TrustDeadline()-now < h.Grant.TTL/2 || `,
-		new:  ``,
-		test: ". TestLeaseThatIsNotRenewedIsNotHandedOver",
-	})
-	add(mutant{
-		rule: "a loss ends the lease that has the lock after hand-overs",
-		file: "acquire.go",
-		old:  `h.revocation, h.takenAt = lock.revocation, lock.takenAt`,
-		new:  `h.takenAt = lock.takenAt`,
-		test: ". TestHandedOverLockIsLost",
-	})
-	add(mutant{
-		rule: "a lock is not handed over to a set of names",
-		file: "handover.go",
-		old:  `if !next.acceptsHandOver || `,
-		new:  `if `,
-		test: ". TestNoHandOverToLockAll",
-	})
-	add(mutant{
-		rule: "a set that cannot be had whole leaves nothing",
-		file: "lockall.go",
-		old:  "			unlockAcquired(holds[:i]...)\n",
-		new:  "",
-		test: ". TestLockAll",
-	})
-	add(mutant{
-		rule: "a set is acquired in one order, whatever the order given",
-		file: "lockall.go",
-		old:  "	slices.Sort(names)\n",
-		new:  "",
-		test: ". TestLockAll",
-	})
-	add(mutant{
-		rule: "a set that waits for one name occupies no other slot",
-		file: "lockbatch.go",
-		old:  "	b.leaveAllBut(h)\n",
-		new:  "",
-		test: ". TestLockAllKeepsNothingWhileItWaits",
-	})
-	add(mutant{
-		rule: "a set of many names is not acquired in one step",
-		file: "lockall.go",
-		old:  "len(names) > maxNamesInOneStep",
-		new:  "len(names) < 0",
-		test: ". TestLockAllRefusesTooManyNames",
-	})
-	add(mutant{
-		rule: "a set subscribes to the name that blocks it",
-		file: "lockbatch.go",
-		old:  "	if h != b.subscribedTo {\n		b.unsubscribe()\n",
-		new:  "	if h != b.subscribedTo {\n",
-		test: ". TestLockAllIsNotifiedOfTheNameThatBlocks",
-	})
-	add(mutant{
-		rule: "a set does not spin if a different name blocks it each time",
-		file: "lockbatch.go",
-		old:  "if subscribed && b.triedAtOnce {",
-		new:  "if subscribed && b.triedAtOnce && h == nil {",
-		test: ". TestLockAllDoesNotSpin",
 	})
 }

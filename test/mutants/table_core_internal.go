@@ -26,8 +26,8 @@ func init() {
 	add(mutant{
 		rule: "a free slot remembers no occupant",
 		file: "internal/localqueue/localqueue.go",
-		old:  "	s.occupant, s.previous = nil, nil\n",
-		new:  "	s.occupant = nil\n",
+		old:  "s.view.Occupied, s.view.Occupant, s.view.Previous = false, none, nil",
+		new:  "s.view.Occupied, s.view.Occupant = false, none",
 		test: "internal/localqueue TestPreviousIsRemembered",
 	})
 	add(mutant{
@@ -103,7 +103,7 @@ func init() {
 	add(mutant{
 		rule: "Close gives back what is held",
 		file: "close.go",
-		old:  "err = h.tryReleaseOrHandOver(context.Background());",
+		old:  "err = g.releaseOnce(context.Background());",
 		new:  "err = context.Background().Err();",
 		test: ". TestCloseReleasesAllLocks",
 	})

@@ -11,28 +11,28 @@ func init() {
 	add(mutant{
 		rule: "the first of the fair waiters polls for all",
 		file: "wait.go",
-		old:  "n == restInCrowd || !lc.restsInCrowd(delay)",
+		old:  "n == restInCrowd || !a.restsInCrowd(delay)",
 		new:  "true",
 		test: ". TestFairCrowdWaitsInOrder",
 	})
 	add(mutant{
 		rule: "fair waiters poll if the first of them gets no answer",
-		file: "wait.go",
-		old:  " && lc.client.clock.NoLaterThanNow()-f.LastAnswer() < 2*delay",
+		file: "fair.go",
+		old:  " && c.clock.NoLaterThanNow()-a.line.LastAnswer() < 2*delay",
 		new:  "",
 		test: ". TestFairCrowdNoticesAnOutage",
 	})
 	add(mutant{
 		rule: "a request that its own caller gives up is no answer of the store",
-		file: "acquire.go",
-		old:  "lc.fair.End(isAnswer(lc.ctx, err), ",
-		new:  "lc.fair.End(!errors.Is(err, ErrUnreachable), ",
+		file: "fair.go",
+		old:  "a.line.End(isAnswer(a.call.ctx, err), ",
+		new:  "a.line.End(!errors.Is(err, ErrUnreachable), ",
 		test: ". TestLimitInTheLineOfACrowd",
 	})
 	add(mutant{
 		rule: "TryLock waits in the line of a crowd for a RequestTimeout at most",
-		file: "acquire.go",
-		old:  "if lc.isWaiter { // TryLock",
+		file: "fair.go",
+		old:  "if a.call.isWaiter { // TryLock",
 		new:  "if true { // TryLock",
 		test: ". TestTryLockDoesNotWaitForACrowd",
 	})

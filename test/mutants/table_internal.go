@@ -65,32 +65,26 @@ var internalMutants = []mutant{
 		test: "internal/watchdog TestLeaseIsRenewedEveryThirdOfItsTTL",
 	},
 	{
-		rule: "the slot is handed over only to a waiter that accepts it",
+		rule: "the slot is left only to a waiter that accepts it",
 		file: "internal/localqueue/localqueue.go",
-		old: `	if first == nil || !accepts(first.caller) {
-		return false
-	}
-	s.previous`,
-		new: `	if first == nil {
-		return false
-	}
-	s.previous`,
-		test: "internal/localqueue TestHandOverOnlyToTheFirstWaiter",
+		old:  `t == nil || !accepts(&t.Waiter)`,
+		new:  `t == nil`,
+		test: "internal/localqueue TestLeaveToTheFirstWaiterOnly",
 	},
 	{
 		rule: "a waiter that is admitted while its context ends is the occupant",
 		file: "internal/localqueue/localqueue.go",
-		old:  `	if t.served || s.occupant == t.caller {`,
-		new:  `	if t.served {`,
-		test: "internal/localqueue TestAdmittedWhenTheContextEnds",
+		old:  `t.waits, t.prev, t.next = false, nil, nil`,
+		new:  `t.prev, t.next = nil, nil`,
+		test: "internal/localqueue TestLeaveRacingWithAdmission",
 	},
 	{
 		rule: "a cancelled waiter leaves the queue",
 		file: "internal/localqueue/localqueue.go",
-		old: `	s.waiters.Remove(t.place)
+		old: `	s.removeLocked(t)
 	return true`,
 		new:  `	return true`,
-		test: "internal/localqueue TestCancelledWaiterLeavesAtOnce",
+		test: "internal/localqueue TestWaiterThatLeft",
 	},
 	{
 		rule: "the time in which the machine was suspended counts",
@@ -207,11 +201,37 @@ var internalMutants = []mutant{
 	{
 		rule: "callers without time for a long pause make a short one",
 		file: "internal/contention/contention.go",
-		old: `	if s.paused > 0 {
-		s.paused, s.missed = 0, 0`,
-		new: `	if s.paused > 0 {
-		s.paused = 0`,
+		old:  `		s.paused, s.missed = 0, 0`,
+		new:  `		s.paused = 0`,
 		test: "internal/contention TestPausesThatContendersMissGetLonger",
+	},
+	{
+		rule: "a caller goes on with the pause of the caller before it",
+		file: "internal/contention/contention.go",
+		old:  `if s.resumes > now {`,
+		new:  `if s.resumes > now && p == nil {`,
+		test: "internal/contention TestPauseGoesOnWithTheNextCaller",
+	},
+	{
+		rule: "a pause that is too short tells nothing of other processes",
+		file: "internal/contention/contention.go",
+		old:  `s.resumes, s.began, s.paused = end, 0, 0`,
+		new:  `s.resumes, s.began = end, 0`,
+		test: "internal/contention TestPauseGoesOnWithTheNextCaller",
+	},
+	{
+		rule: "a caller that was served occupies no slot",
+		file: "internal/localqueue/localqueue.go",
+		old:  `		t.served = true`,
+		new:  `		t.served = false`,
+		test: "internal/localqueue TestServedWaitersHaveNoSlot",
+	},
+	{
+		rule: "an announcement carries what was said",
+		file: "internal/localqueue/localqueue.go",
+		old:  `n.Said, s.notice = s.view, nil`,
+		new:  `s.notice = nil`,
+		test: "internal/localqueue TestNoticesSayWhatWasAnnounced",
 	},
 	{
 		rule: "a process that left the lock alone need not pause",

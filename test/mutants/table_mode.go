@@ -1,158 +1,152 @@
 package main
 
+// Rules of shared locks, semaphores and queues.
 func init() {
 	add(mutant{
 		rule: "a caller that holds a name shared cannot lock it exclusively",
 		file: "reentry.go",
-		old:  "	case stored.Shared && !mode.Shared:\n",
-		new:  "	case false:\n",
+		old:  "\tcase stored.Shared && !mode.Shared:\n",
+		new:  "\tcase false:\n",
 		test: ". TestReentryInModes",
 	})
 	add(mutant{
-		rule: "a lock is not handed over to a shared caller",
-		file: "handover.go",
-		old:  "!next.acceptsHandOver || next.settings.mode != h.settings.mode || ",
-		new:  "",
-		test: ". TestExclusiveLockIsNotHandedOverToSharedCallers",
-	})
-	add(mutant{
-		rule: "a process hands a permit over for a short time only",
-		file: "handover.go",
-		old:  "c.slices.MayHandOverPermit(now, h.takenAt) && ",
-		new:  "",
-		test: ". TestPermitsAreHandedOver",
-	})
-	add(mutant{
-		rule: "the time of hand-overs of a permit begins when the store granted it",
-		file: "acquire.go",
-		old:  "lock.revocation, lock.takenAt",
-		new:  "lock.revocation, c.clock.Now()",
-		test: ". TestPermitHandOversEnd",
-	})
-	add(mutant{
-		rule: "a permit is handed over only on equal terms",
-		file: "handover.go",
-		old:  " || !h.settings.mayShareGrant(next.settings)",
-		new:  "",
-		test: ". TestPermitHandOverNeedsEqualTerms",
-	})
-	add(mutant{
-		rule: "a waiter that is served while its context ends does not leave",
-		file: "internal/localqueue/localqueue.go",
-		old:  "	if t.served || s.occupant == t.caller {",
-		new:  "	if s.occupant == t.caller {",
-		test: "internal/localqueue TestServedWaiterHasNoSlot",
-	})
-	add(mutant{
-		rule: "a group is open for a time slice only",
-		file: "group.go",
-		old:  "now-g.began >= joinTime || ",
+		rule: "a shared grant is shared for a moment only, so that exclusive callers do not starve",
+		file: "enter.go",
+		old:  " || c.clock.Now()-g.takenAt >= joinTime",
 		new:  "",
 		test: ". TestWriterIsNotStarved",
 	})
 	add(mutant{
-		rule: "members have tokens of the grant only",
-		file: "group.go",
-		old:  "			if g.tokensLeft() {\n",
-		new:  "			if true {\n",
-		test: ". TestMembersHaveTokensOfTheGrant",
+		rule: "a shared grant near its end is not shared",
+		file: "pass.go",
+		old:  "if g.TrustDeadline()-g.client.clock.Now() < g.Grant.TTL/2 {",
+		new:  "if false {",
+		test: ". TestGrantNearItsEndIsNotShared",
 	})
 	add(mutant{
-		rule: "a caller joins only a group with a token left",
-		file: "group.go",
-		old:  " || !g.tokensLeft() {",
-		new:  " {",
-		test: ". TestMembersHaveTokensOfTheGrant",
+		rule: "an idle grant is not shared",
+		file: "pass.go",
+		old:  "return g.tenures != nil && ",
+		new:  "return ",
+		test: ". TestIdleGrantIsNotShared",
 	})
 	add(mutant{
-		rule: "readers that arrive together join the latest group",
-		file: "group.go",
-		old:  "latest != before && latest.join(m) {",
-		new:  "false && latest.join(m) {",
-		test: ". TestReaderJoinsTheLatestGroup",
+		rule: "a downgraded grant is not shared",
+		file: "lease.go",
+		old:  "\t\tdefer slot.Leave(true) //",
+		new:  "\t\tshared := *g.settings\n\t\tshared.mode.Shared = true\n\t\tg.settings = &shared\n\t\tc.offer(g)\n\t\tdefer slot.Leave(true) //",
+		test: ". TestDowngradedGrantIsNotShared",
 	})
 	add(mutant{
-		rule: "the loss of the leader ends the members",
-		file: "hold.go",
-		old:  "		h.group.end(cause)\n",
+		rule: "a shared grant is not shared on other terms",
+		file: "pass.go",
+		old:  "!s.mayShareGrant(g.settings)",
+		new:  "s.mode != g.settings.mode",
+		test: ". TestSharedGrantIsOffered",
+	})
+	add(mutant{
+		rule: "shared callers that wait together are admitted together",
+		file: "pass.go",
+		old:  "\t\tc.shared.CompareAndDelete(g.name(), g)\n\t}\n\tc.serveShared(g)\n",
+		new:  "\t\tc.shared.CompareAndDelete(g.name(), g)\n\t}\n",
+		test: ". TestSharedGrantIsOffered",
+	})
+	add(mutant{
+		rule: "a shared grant is not given to a set of names",
+		file: "pass.go",
+		old:  "next.accepts && g.share",
+		new:  "g.share",
+		test: ". TestSharedGrantIsOffered",
+	})
+	add(mutant{
+		rule: "readers that come while others read share their grant",
+		file: "pass.go",
+		old:  "\tc.shared.Store(g.name(), g)\n",
 		new:  "",
+		test: ". TestReadersOfManyNames",
+	})
+	add(mutant{
+		rule: "a shared grant that was given up is forgotten",
+		file: "grant.go",
+		old:  "\t\tg.client.shared.CompareAndDelete(g.name(), g)\n",
+		new:  "",
+		test: ". TestSharedGrantsAreForgotten",
+	})
+	add(mutant{
+		rule: "a shared grant that was given up leaves a newer one of its name",
+		file: "grant.go",
+		old:  "g.client.shared.CompareAndDelete(g.name(), g)",
+		new:  "g.client.shared.Delete(g.name())",
+		test: ". TestSharedGrantsAreForgotten",
+	})
+	add(mutant{
+		rule: "the loss of a shared grant ends all its leases",
+		file: "grant.go",
+		old:  "t != nil; t = t.next {",
+		new:  "t != nil; t = nil {",
 		test: ". TestLossEndsAllMembers",
 	})
 	add(mutant{
-		rule: "the last member releases the lock",
-		file: "group.go",
-		old:  "		return h.releaseOrHandOver(ctx)\n",
-		new:  "		return nil\n",
+		rule: "the last of the shared callers releases the lock",
+		file: "unlock.go",
+		old:  "\t\terr = g.handOverOrRelease(ctx)\n",
+		new:  "",
 		test: ". TestSharedHoldersExcludeExclusiveOnes",
 	})
 	add(mutant{
 		rule: "shared callers whose settings differ hold the name together",
-		file: "acquire.go",
-		old:  "		h.leaveSlot() // the store admits other holders\n",
-		new:  "		_ = h\n",
+		file: "bid.go",
+		old:  "\t\tb.leaveSlot() // the store admits other holders\n",
+		new:  "",
 		test: ". TestSharedWithOtherSettings",
 	})
 	add(mutant{
+		rule: "the first attempt of a shared caller is that of all, and no waiting",
+		file: "known.go",
+		old:  "mode.Shared && o.mode.Shared && o.heldError() == nil",
+		new:  "false",
+		test: ". TestSharedWaitBeginsAfterTheFirstAttempt",
+	})
+	add(mutant{
 		rule: "an exclusive waiter keeps its place",
-		file: "hold.go",
-		old:  " || h.client.traits.Shared && exclusive",
+		file: "claim.go",
+		old:  " || cl.client.traits.Shared && exclusive",
 		new:  " || false && exclusive",
 		test: ". TestWriterIsNotStarved",
 	})
 	add(mutant{
-		rule: "a lock is not handed over while a downgrade is under way",
-		file: "downgrade.go",
-		old:  "	slot := h.slot.Swap(nil) // so that a concurrent Unlock does not hand the lock over\n",
-		new:  "	var slot *slot\n",
-		test: ". TestUnlockDuringADowngrade",
+		rule: "a slot is left once, also if Unlock comes during a downgrade",
+		file: "lease.go",
+		old:  "slot, g.slot = g.slot, nil",
+		new:  "slot = g.slot",
+		test: ". TestSlotIsLeftOnce",
 	})
 	add(mutant{
-		rule: "a leader that was lost admits no member",
-		file: "group.go",
-		old:  "	case h.cause != nil: // the leader was lost before there was a member\n		err, lost = errGroupEnded, true\n",
-		new:  "",
-		test: ". TestLeaderLostBeforeTheDecision",
+		rule: "a downgrade admits the other callers of the process",
+		file: "lease.go",
+		old:  "\t\tdefer slot.Leave(true) //",
+		new:  "\t\t//",
+		test: ". TestDowngradedGrantIsNotShared",
 	})
 	add(mutant{
-		rule: "a leader that was lost before it had a member is released",
-		file: "group.go",
-		old:  "	if lost {\n		h.releaseLost()\n	}\n",
-		new:  "	_ = lost\n",
-		test: ". TestLeaderLostBeforeTheDecision",
-	})
-	add(mutant{
-		rule: "the context of a member ends with its leader",
-		file: "hold.go",
-		old:  "		return leader.endCause()\n",
-		new:  "		return nil\n",
-		test: ". TestMemberEndsWithItsLeader",
-	})
-	add(mutant{
-		rule: "a long wait for a known holder is no outage",
-		file: "groupwait.go",
-		old:  "if !lc.storeHasAnswered && !lc.client.traits.Local {",
-		new:  "if !lc.client.traits.Local {",
-		test: ". TestLongWaitIsNoOutage",
-	})
-	add(mutant{
-		rule: "Unlock of a member that is not the last one reports a loss",
+		rule: "Unlock of a shared lease that is not the last one reports a loss",
 		file: "unlock.go",
-		old:  "		h.expireIfOverdue() // only the last member asks the store, which would report the loss\n",
-		new:  "		_ = h\n",
-		test: ". TestUnlockOfAMemberReportsALoss",
+		old:  "\t\tg.expireIfOverdue() //",
+		new:  "\t\t//",
+		test: ". TestUnlockOfASharedLeaseReportsALoss",
 	})
 	add(mutant{
 		rule: "a waiter queues behind fair waiters",
-		file: "wait.go",
+		file: "claim.go",
 		old:  "return refused && refusal.Queued && ",
 		new:  "return false && refused && refusal.Queued && ",
 		test: ". TestNoKindOfWaiterStarves",
 	})
 	add(mutant{
 		rule: "the next caller of a process queues behind fair waiters",
-		file: "wait.go",
-		old:  "first && h.knowsFairWaiters()",
-		new:  "first && false",
+		file: "bid.go",
+		old:  "b.claim.grant == nil && b.knowsFairWaiters()",
+		new:  "false && b.knowsFairWaiters()",
 		test: ". TestNextCallerOfAProcessQueues",
 	})
 	add(mutant{
@@ -165,29 +159,29 @@ func init() {
 	add(mutant{
 		rule: "a LockAll that shared holders refuse has no place to give up",
 		file: "lockbatch.go",
-		old:  "h.noteFailure(reqs[i].Queue, err)",
-		new:  "h.noteFailure(reqs[i].Queue || h.queues(), err)",
+		old:  "claim.noteFailure(reqs[i].Queue, err)",
+		new:  "claim.noteFailure(reqs[i].Queue || b.bids[i].claim.queues(), err)",
 		test: ". TestRefusedBatchIsNotUndone",
 	})
 	add(mutant{
-		rule: "a release in the background goes on until the lock expires",
-		file: "hold.go",
-		old:  "return h.TrustDeadline() + h.Margin",
-		new:  "return h.TrustDeadline()",
-		test: ". TestUnlockGoesOnDuringTheMargin",
+		rule: "an owner that is given up is released",
+		file: "claim.go",
+		old:  "\t\tcl.client.releaseInBackground(cl.grant.Grant, cl.client.requestTimeout)\n",
+		new:  "",
+		test: ". TestLockAllUndoesBeforeItQueues",
 	})
 	add(mutant{
 		rule: "a LockAll undoes its attempts for all names before it queues",
 		file: "lockbatch.go",
-		old:  "if h.needsUndo { // by",
-		new:  "if false { // by",
+		old:  "b.bids[i].claim.startAnew() //",
+		new:  "_ = i //",
 		test: ". TestLockAllUndoesBeforeItQueues",
 	})
 	add(mutant{
 		rule: "a LockAll queues if callers of its process know of fair waiters",
 		file: "lockbatch.go",
-		old:  "return b.mayQueue(b.blocking, err) || errors.Is",
-		new:  "return b.mayQueue(b.blocking, err) || false && errors.Is",
-		test: ". TestLockAllDoesNotStarveBesideItsProcess",
+		old:  "mayQueue(err) || errors.Is",
+		new:  "mayQueue(err) || false && errors.Is",
+		test: ". TestSetQueuesIfItsProcessKnowsOfFairWaiters",
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,12 +42,12 @@ func (c *bareRedis) Worker(_ context.Context, name string) (Worker, error) {
 type bareRedisWorker struct {
 	redis            redis.UniversalClient
 	acquire, release template
-	token            string
+	last             uint64 // token of the grant
 }
 
 func (w *bareRedisWorker) Lock(ctx context.Context) error {
 	for {
-		proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
+		proposed := uint64(time.Now().UnixMicro())
 		replies, err := w.send(ctx, w.acquire, proposed)
 		if err != nil {
 			return err
@@ -54,9 +55,10 @@ func (w *bareRedisWorker) Lock(ctx context.Context) error {
 		granted := false
 		switch reply := replies[len(replies)-1].(type) {
 		case string: // the token
-			w.token, granted = reply, true
+			w.last, err = strconv.ParseUint(reply, 10, 64)
+			granted = err == nil
 		case []any: // of a transaction; a held lock is another reply
-			w.token, granted = proposed, len(reply) > 0 && reply[len(reply)-1] == "OK"
+			w.last, granted = proposed, slices.Contains(reply, any("OK"))
 		}
 		if granted {
 			return nil
@@ -68,7 +70,7 @@ func (w *bareRedisWorker) Lock(ctx context.Context) error {
 }
 
 func (w *bareRedisWorker) Unlock(ctx context.Context) error {
-	replies, err := w.send(ctx, w.release, w.token)
+	replies, err := w.send(ctx, w.release, w.last)
 	if err == nil && replies[0] != int64(1) { // the rest of the reply is for waiters
 		return driver.ErrNotHeld
 	}
@@ -76,16 +78,16 @@ func (w *bareRedisWorker) Unlock(ctx context.Context) error {
 }
 
 // send runs the commands and returns the replies.
-func (w *bareRedisWorker) send(ctx context.Context, t template, token string) ([]any, error) {
+func (w *bareRedisWorker) send(ctx context.Context, t template, last uint64) ([]any, error) {
 	if len(t) == 1 {
-		cmd := redis.NewCmd(ctx, t[0].arguments(token)...)
+		cmd := redis.NewCmd(ctx, t[0].arguments(last)...)
 		_ = w.redis.Process(ctx, cmd) // the error is in the command; Do would not be pipelined
 		return []any{cmd.Val()}, cmd.Err()
 	}
 	pipe := w.redis.Pipeline()
 	cmds := make([]*redis.Cmd, len(t))
 	for i, command := range t {
-		cmds[i] = pipe.Do(ctx, command.arguments(token)...)
+		cmds[i] = pipe.Do(ctx, command.arguments(last)...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err

@@ -26,19 +26,21 @@ type template []filled
 // filled holds the arguments of a command in which only the token is missing.
 type filled []argument
 
-// argument is a constant, or text around a token.
+// argument is a constant, or text around a token of a grant.
 type argument struct {
 	constant      any
 	before, after string
 	token         bool
+	fromLast      uint64 // how far the token comes before the last one
 }
 
-func (f filled) arguments(token string) []any {
+// arguments returns the arguments for the grant with that last token.
+func (f filled) arguments(last uint64) []any {
 	all := make([]any, len(f))
 	for i, a := range f {
 		all[i] = a.constant
 		if a.token {
-			all[i] = a.before + token + a.after
+			all[i] = a.before + strconv.FormatUint(last-a.fromLast, 10) + a.after
 		}
 	}
 	return all
@@ -71,12 +73,12 @@ func recordCommands(ctx context.Context, addr string, protocol redislock.Protoco
 		if lease, err = client.Lock(ctx, name); err != nil {
 			return nil, err
 		}
-		c.lock = seen.template(lease.Token())
+		c.lock = seen.template(lease.Token(), store.Traits().TokenStep)
 		seen.clear()
 		if err = lease.Unlock(ctx); err != nil {
 			return nil, err
 		}
-		c.unlock = seen.template(lease.Token())
+		c.unlock = seen.template(lease.Token(), store.Traits().TokenStep)
 	}
 	return c, c.anonymize(name)
 }
@@ -133,17 +135,22 @@ func (r *recorder) clear() {
 	r.commands = nil
 }
 
-// template returns the recorded commands without the token.
-func (r *recorder) template(token uint64) template {
+// template returns the recorded commands without the first and the last token of the grant.
+func (r *recorder) template(first, step uint64) template {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text := strconv.FormatUint(token, 10)
 	var t template
 	for _, command := range r.commands {
 		var f filled
 		for _, arg := range command {
-			before, after, found := strings.Cut(fmt.Sprint(arg), text)
-			f = append(f, argument{arg, before, after, found})
+			a := argument{constant: arg}
+			for _, fromLast := range []uint64{0, step - 1} {
+				text := strconv.FormatUint(first+step-1-fromLast, 10)
+				if before, after, found := strings.Cut(fmt.Sprint(arg), text); found {
+					a = argument{arg, before, after, true, fromLast}
+				}
+			}
+			f = append(f, a)
 		}
 		t = append(t, f)
 	}

@@ -118,10 +118,11 @@ func recordStatements(ctx context.Context, kind *sqlKind, connector sqldriver.Co
 			return acquire, release, err
 		}
 		released := r.drain()
-		if acquire, err = onlyStatement(acquired, name, owner.Hex(), grant.Token); err != nil {
+		last := grant.Token + store.Traits().TokenStep - 1 // which the row has
+		if acquire, err = onlyStatement(acquired, name, owner.Hex(), last); err != nil {
 			continue // of the first call
 		}
-		release, err = onlyStatement(released, name, owner.Hex(), grant.Token)
+		release, err = onlyStatement(released, name, owner.Hex(), last)
 		if err != nil {
 			return acquire, release, err
 		}

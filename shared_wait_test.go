@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,44 +60,6 @@ func TestSharedTryLockBesideARefusedExclusiveOne(t *testing.T) {
 			})
 		})
 	}
-}
-
-// slowFirstGrant grants the first request late, whatever its context says, and takes long to release.
-type slowFirstGrant struct {
-	slowStore
-	asked atomic.Bool
-}
-
-func (s *slowFirstGrant) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	if !s.asked.Swap(true) {
-		time.Sleep(s.delay)
-	}
-	return s.Store.Acquire(context.WithoutCancel(ctx), req)
-}
-
-func (s *slowFirstGrant) Release(ctx context.Context, grant driver.Grant) error {
-	time.Sleep(s.delay)
-	return s.Store.Release(ctx, grant)
-}
-
-// TestUnusedGrantIsReleasedBeforeTheNextAttempt: if all shared callers have left when the grant
-// arrives, the next caller of the process does not find the lock held by that grant.
-func TestUnusedGrantIsReleasedBeforeTheNextAttempt(t *testing.T) {
-	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		c := dlock.New(&slowFirstGrant{slowStore: slowStore{Store: inner, delay: time.Second}}, nil)
-		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		if _, err := c.Lock(ctx, "x", dlock.WithShared()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a shared caller that gives up: %v", err)
-		}
-		time.Sleep(time.Second) // the grant has arrived and is being released
-		lease, err := c.TryLock(t.Context(), "x")
-		if err != nil {
-			t.Fatalf("TryLock while an unused grant is released: %v", err)
-		}
-		mustUnlock(t, lease)
-	})
 }
 
 // failing is a store that answers exclusive requests with an error, the first of them after a long
