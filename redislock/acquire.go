@@ -156,7 +156,7 @@ var multi, exec = []any{"multi"}, []any{"exec"}
 // CH returns 1 then. It returns 2 for a new counter, because it also adds the member "new", and 0
 // if the counter was ahead. In both cases acquireByClock draws other tokens.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
-	first, counter := max(now, req.Floor), s.counterOf(key)
+	first, counter := max(s.drawn.after(key, now), req.Floor), s.counterOf(key)
 	proposed := first + tokenStep - 1
 	value := grantPrefix(req.Owner, proposed) + holder
 	t := append(make([]redis.Cmder, 0, 5),
@@ -177,6 +177,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	case failed == nil && !granted: // the script says which owner holds the lock
 		return s.acquireByClock(ctx, key, req, holder, 0)
 	case raised && granted:
+		s.drawn.note(key, proposed)
 		return proposed, err
 	case neverSent(failed):
 		return 0, explain(failed)

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,5 +125,30 @@ func TestParseHolderValue(t *testing.T) {
 		if token, h := plain.parseHolderValue(foreign); token != 0 || h != (driver.Holder{}) {
 			t.Errorf("the secret %q of another program is shown: token %d of %+v", foreign, token, h)
 		}
+	}
+}
+
+// TestDrawnTokensAreNotProposedAgain: of a name that was locked a moment ago, a proposal comes after its last
+// token, also if that is ahead of the clock.
+func TestDrawnTokensAreNotProposedAgain(t *testing.T) {
+	var d drawnTokens
+	if got := d.after("a", 100); got != 100 {
+		t.Errorf("the first token is %d; want that of the clock, 100", got)
+	}
+	d.note("a", 163)
+	if got := d.after("a", 120); got != 164 {
+		t.Errorf("the next token is %d; want 164", got)
+	}
+	if got := d.after("a", 500); got != 500 {
+		t.Errorf("a later token is %d; want that of the clock, 500", got)
+	}
+	if got := d.after("b", 120); got != 120 {
+		t.Errorf("the token of another name is %d; want 120", got)
+	}
+	for i := range 2 * maxDrawnTokens {
+		d.note(strconv.Itoa(i), 1)
+	}
+	if n := len(d.last); n > maxDrawnTokens {
+		t.Errorf("%d tokens are kept; want %d at most", n, maxDrawnTokens)
 	}
 }

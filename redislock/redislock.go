@@ -107,6 +107,7 @@ type Store struct {
 	watches      javaRWWatches
 	writerPlaces ownerValues   // exclusive requests, not fair, that may have a place in the sorted set writers
 	unconfirmed  ownerValues   // proposed tokens that the caller must not get
+	drawn        drawnTokens   // of names that are locked often
 	attempts     *attempts.Log // acquisitions of unknown outcome
 
 	owned  io.Closer // the client that Close closes; nil if it is the caller's

@@ -121,3 +121,33 @@ func (o *ownerValues) remove(owner driver.Owner) {
 	delete(o.values, owner)
 	o.any.Store(len(o.values) > 0)
 }
+
+// drawnTokens keeps the last tokens that this store has drawn. Of a name that is locked thousands of times
+// in a second they may be ahead of the clock: a proposal of the clock would be drawn again.
+type drawnTokens struct {
+	mu   sync.Mutex
+	last map[string]uint64 // by key
+}
+
+// maxDrawnTokens is how many are kept. To forget them costs one round trip for a name.
+const maxDrawnTokens = 1024
+
+// after returns the next token of key, at least now.
+func (d *drawnTokens) after(key string, now uint64) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.last[key] + 1
+	if checkFloor(next) != nil {
+		return now // the script says that the counter is too large
+	}
+	return max(now, next)
+}
+
+func (d *drawnTokens) note(key string, last uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil || len(d.last) >= maxDrawnTokens {
+		d.last = make(map[string]uint64)
+	}
+	d.last[key] = last
+}
