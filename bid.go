@@ -30,7 +30,7 @@ func initBid(b *bid, ctx context.Context, c *Client, s *settings, name string, o
 	b.callerCtx, b.outer = ctx, outer
 }
 
-// restOut goes on with a claim that the caller before passed on as that one would have: it waits until
+// restOut goes on with a claim that the caller before passed on. As that caller would have, it waits until
 // another attempt is due. Otherwise callers with little time would put the attempt off for ever.
 func (b *bid) restOut() error {
 	if b.claim.due == 0 {
@@ -167,7 +167,7 @@ func (b *bid) leaveSlot() {
 	}
 	b.slot = nil
 	now := b.call.client.clock.NoLaterThanNow()
-	slot.State.ForgetPause(now) // after a grant or a refusal there is none
+	slot.State.ForgetPause(now) // a grant or a refusal ends the pause
 	if b.tenure == nil && b.claim.refusal != nil {
 		slot.Update(func(o *occupant) { o.gaveUp = now })
 	}
@@ -191,7 +191,8 @@ func (b *bid) abandon() {
 // pass leaves the claim of a caller whose time has ended to the next caller, if it fits: its place in the
 // store's queue and its subscription. So callers with little time cost the store what a patient one does.
 // A caller that fails for another reason does not pass its claim, because the next one would meet the same
-// failure. Nor does one that the store has not answered, because those behind would wait for two answers.
+// failure. Nor does a caller that the store has not answered, because the callers behind it would wait for
+// two answers.
 func (b *bid) pass() bool {
 	c := b.call.client
 	switch {

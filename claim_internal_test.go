@@ -170,7 +170,7 @@ func (s slowToAnswer) Acquire(ctx context.Context, req driver.Request) (driver.G
 }
 
 // TestPassedRefusalIsKnown: while a caller makes its first attempt with the claim of another one, the
-// process knows the holder that refused that one.
+// process knows the holder that refused its claim.
 func TestPassedRefusalIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()

@@ -110,7 +110,7 @@ func (l *Lease) contextAndEnding() (context.Context, *ending.Ending) {
 }
 
 // reentry is the part of a lease that re-entered. Its context has the values of its own caller, and
-// finds all tenures around that caller, not only those around the first lease.
+// finds all tenures around that caller, not only the tenures around the first lease.
 type reentry struct {
 	callerCtx context.Context
 

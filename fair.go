@@ -18,7 +18,7 @@ var errLeftLine = errors.New("the context ended before the request was sent")
 
 // beginRequest blocks until a fair caller may send a request: callers that came earlier go first. The
 // time in the line does not count for the RequestTimeout of the request, but a store that answers
-// none of those ahead for as long counts as unreachable. After nil, the caller calls endRequest.
+// no caller ahead for as long counts as unreachable. After nil, the caller calls endRequest.
 func (a *asker) beginRequest() error {
 	if a.line == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 // any more. It knows its tenures, and no calls. Its life:
 //
 //   - asking: a claim asks for it, and owns it. A report of the store is only noted.
-//   - held: it has tenures. attachLocked adds one, detachLocked removes one. Whoever sets its cause
-//     releases it, or leaves its slot if it was lost.
+//   - held: it has tenures. attachLocked adds one, detachLocked removes one. The goroutine that sets
+//     its cause releases it, or leaves its slot if it was lost.
 //   - idle: the last tenure was detached, and the goroutine that did so owns it. It attaches the next
 //     caller (handOver), or ends and releases the grant. Others only set the cause.
 //   - ended: the cause is set, for good.

@@ -319,7 +319,7 @@ func TestSharedGrantIsOffered(t *testing.T) {
 	}
 }
 
-// TestSharedGrantsAreForgotten: the last lease of a shared grant removes it from those that callers may
+// TestSharedGrantsAreForgotten: the last lease of a shared grant removes it from the grants that callers may
 // share, and no newer one of the same name.
 func TestSharedGrantsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -142,7 +142,7 @@ func lossAmong(bids []bid) error {
 // Leases are the leases of one [Client.LockAll]. They are safe for concurrent use.
 type Leases struct {
 	leases    []*Lease        // in the order of their names
-	innermost *tenure         // of those that LockAll acquired; nil if it re-entered all
+	innermost *tenure         // that LockAll acquired; nil if it re-entered all
 	callerCtx context.Context // of LockAll
 
 	once sync.Once

@@ -114,7 +114,7 @@ func (b *batch) enterAll() error {
 	return b.pause()
 }
 
-// pause lets other processes try first. The call makes the longest pause of those that are due.
+// pause lets other processes try first. The call makes the longest pause that is due.
 func (b *batch) pause() error {
 	longest, pause := b.blocking, time.Duration(0)
 	now := longest.call.client.clock.NoLaterThanNow()

@@ -13,8 +13,8 @@ import (
 // otherwise exclusive callers of other processes, which wait in the store, would starve.
 const joinTime = 50 * time.Millisecond
 
-// offer lets the shared callers at the head of the local queue share g, which is held, and those that
-// come within joinTime.
+// offer lets the shared callers at the head of the local queue share g, which is held, and callers
+// that come within joinTime.
 func (c *Client) offer(g *grant) {
 	if !g.settings.mode.Shared {
 		return

@@ -51,7 +51,7 @@ func TestHolderIsKnownWhileAClaimIsPassedOn(t *testing.T) {
 	})
 }
 
-// subscriptions counts those of a store.
+// subscriptions is a store that counts its subscriptions.
 type subscriptions struct {
 	*memlock.Store
 	n int

@@ -33,7 +33,8 @@ func (m silentStore) Traits() driver.Traits {
 	return traits
 }
 
-// TestImpatientCallerDelaysNoReportOfAnOutage: a caller learns of an outage within a RequestTimeout, also if the first of those before it gives up sooner.
+// TestImpatientCallerDelaysNoReportOfAnOutage: a caller learns of an outage within a RequestTimeout, also if
+// the first caller before it gives up sooner.
 func TestImpatientCallerDelaysNoReportOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dlock.New(silentStore{memlock.New()}, nil)

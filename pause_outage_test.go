@@ -79,7 +79,7 @@ func TestPauseOfAWaiterIsNoOutage(t *testing.T) {
 	})
 }
 
-// TestPauseTakesNoTimeFromTheAttempt: the time in which a caller pauses itself is none of the time for the answer.
+// TestPauseTakesNoTimeFromTheAttempt: a pause of the caller does not shorten the time for the answer.
 func TestPauseTakesNoTimeFromTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dlock.New(farUnwatched{memlock.New()}, &dlock.Options{RequestTimeout: 200 * time.Millisecond})

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// find returns the tenure of name among t and those around it, or nil. It does not return one that was
+// find returns the tenure of name among t and the tenures around it, or nil. It does not return a tenure that was
 // unlocked. It returns a lost one until it is unlocked, so that re-entering it fails. t may be nil.
 func (t *tenure) find(name string) *tenure {
 	for ; t != nil; t = t.outer {

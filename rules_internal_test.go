@@ -82,8 +82,8 @@ func TestStaleContextDoesNotReenter(t *testing.T) {
 }
 
 // TestIdleGrantHasOneOwner: a loss, or Close, that meets a grant between its last tenure and its release
-// leaves it to the goroutine that unlocks. That one does not hand it over, releases it once, and leaves
-// its slot after that. Nobody is told of a loss: nobody had the lock.
+// leaves it to the goroutine that unlocks, which does not hand it over, releases it once, and leaves its
+// slot after that. No loss is reported: no caller had the lock.
 func TestIdleGrantHasOneOwner(t *testing.T) {
 	for _, how := range []string{"loss", "Close"} {
 		t.Run(how, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestIdleGrantHasOneOwner(t *testing.T) {
 					t.Errorf("released %d times; want once", n)
 				}
 				if lost != 0 {
-					t.Errorf("%d losses of nobody were reported", lost)
+					t.Errorf("%d losses of no lease were reported", lost)
 				}
 				_ = c.Close()
 			})

@@ -114,7 +114,7 @@ func TestPausesThatContendersMissGetLonger(t *testing.T) {
 	check("not missed", yield)
 	check("missed once again", 2*yield)
 	p.hold(ms)
-	p.ForgetPause(p.now) // there is none
+	p.ForgetPause(p.now) // no pause is under way
 	check("missed twice again", 4*yield)
 	p.ForgetPause(p.now)
 	check("not made", yield)

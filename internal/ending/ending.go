@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Ending ends a context, and those that follow it, in the goroutine that calls End: with
+// Ending ends a context, and the contexts that follow it, in the goroutine that calls End: with
 // context.AfterFunc they would end a goroutine switch later, in which the program could do something.
 type Ending struct {
 	cancel context.CancelCauseFunc

@@ -9,7 +9,7 @@ import (
 )
 
 // Queue has one slot for each name that is in use, and keeps some slots of names that were used
-// lately. W is what a waiter leaves with its place, for those that serve it. O is what others may know
+// lately. W is what a waiter leaves with its place, for the callers that serve it. O is what others may know
 // of an occupant. S is state that the occupants of a slot leave to their successors. Create a Queue
 // with [New].
 type Queue[W, O, S any] struct {
@@ -164,7 +164,7 @@ func (s *Slot[W, O, S]) Update(change func(o *O)) {
 	change(&s.view.Occupant)
 }
 
-// Announce is Update, and tells those that watch.
+// Announce is Update, and wakes the callers that watch.
 func (s *Slot[W, O, S]) Announce(change func(o *O)) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

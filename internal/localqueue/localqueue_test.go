@@ -110,7 +110,7 @@ func TestWaiterThatLeft(t *testing.T) {
 		t.Error("a waiter leaves once")
 	}
 	if !slot.Waited() {
-		t.Error("nobody waits after one of two waiters left")
+		t.Error("no caller waits after one of two waiters left")
 	}
 	slot.Leave(false)
 	if isAdmitted(first) || !isAdmitted(second) {
@@ -120,7 +120,7 @@ func TestWaiterThatLeft(t *testing.T) {
 		t.Error("a waiter leaves after it was admitted")
 	}
 	if second.Slot().Waited() {
-		t.Error("somebody waits")
+		t.Error("a caller waits")
 	}
 	second.Slot().Leave(false)
 	if busy(q) != 0 {
@@ -330,7 +330,7 @@ func TestServedWaitersHaveNoSlot(t *testing.T) {
 }
 
 // TestNoticesSayWhatWasAnnounced: an announcement carries a copy, for the occupant may be gone when it is
-// read. Update is none. Leave announces how the occupant ended.
+// read. Update announces nothing. Leave announces how the occupant ended.
 func TestNoticesSayWhatWasAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
