@@ -10,7 +10,7 @@ type Traits struct {
 	// Fencing says when the order of tokens can be relied on.
 	Fencing Fencing
 
-	// TokenStep is how many tokens every grant has: Grant.Token and those that follow it, one for
+	// TokenStep is how many tokens every grant has: Grant.Token and the tokens after it, one for
 	// each lease that shares the grant or takes it over. Every later grant of the name has a larger
 	// token than all of them. Zero stands for one.
 	TokenStep uint64
