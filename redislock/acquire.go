@@ -44,8 +44,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if unconfirmed != 0 {
 		s.unconfirmed.remove(req.Owner)
 	}
+	if s.protocol == Plain {
+		s.drawn.note(key, token)
+	}
 	s.writerPlaces.remove(req.Owner)
-	return newGrant(&req, token, holder), nil
+	return s.newGrant(&req, token, holder), nil
 }
 
 // handle is what a grant carries for its release.
@@ -54,8 +57,8 @@ type handle struct {
 	exact  bool   // neither shared nor fair: the owner has nothing but the lock, which releaseExact releases
 }
 
-func newGrant(req *driver.Request, lastToken uint64, holder string) driver.Grant {
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: lastToken - tokenStep + 1, TTL: req.TTL,
+func (s *Store) newGrant(req *driver.Request, lastToken uint64, holder string) driver.Grant {
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: lastToken - s.step + 1, TTL: req.TTL,
 		Handle: handle{holder, !req.Fair && req.Mode == driver.Mode{}}}
 }
 
@@ -85,7 +88,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
-		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+tokenStep-1, holder, tokenStep)
+		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+s.step-1, holder)
 	if reply == nil && haveResults(err) { // shared holders have the lock
 		return s.acquireAnyMode(ctx, key, req, holder)
 	}
@@ -97,7 +100,7 @@ func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Requ
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.guardOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys,
-		req.Floor, unconfirmed, tokenStep, millis(req.TTL), req.Owner.Hex(), holder)
+		req.Floor, unconfirmed, millis(req.TTL), req.Owner.Hex(), holder)
 	token, err := s.readToken(req, reply, sent, err)
 	if held, refused := errors.AsType[*driver.HeldError](err); refused && held.Mode.Shared {
 		return s.acquireAnyMode(ctx, key, req, holder)
@@ -110,7 +113,7 @@ func (s *Store) acquireAnyMode(ctx context.Context, key string, req *driver.Requ
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireAnyMode, keys,
-		millis(req.TTL), req.Owner.Hex(), req.Floor, tokenStep, holder,
+		millis(req.TTL), req.Owner.Hex(), req.Floor, holder,
 		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key), millis(driver.PlaceTTL(req.TTL)))
 	token, err := s.readToken(req, reply, sent, err)
 	if err != nil && req.Queue && !req.Fair && req.Mode == (driver.Mode{}) && mayHavePlace(err) {
@@ -152,18 +155,16 @@ func (s *Store) readToken(req *driver.Request, reply any, sent time.Time, err er
 var multi, exec = []any{"multi"}, []any{"exec"}
 
 // acquirePlain uses a transaction, which the server runs faster than a script. It proposes tokens
-// together with the lock. They are valid if the first of them raised a counter that existed: ZADD
+// together with the lock. They are valid if the last of them raised a counter that existed: ZADD
 // CH returns 1 then. It returns 2 for a new counter, because it also adds the member "new", and 0
 // if the counter was ahead. In both cases acquireByClock draws other tokens.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
-	first, counter := max(s.drawn.after(key, now), req.Floor), s.counterOf(key)
-	proposed := first + tokenStep - 1
+	proposed, counter := s.drawn.propose(key, max(now, req.Floor)), s.counterOf(key)
 	value := grantPrefix(req.Owner, proposed) + holder
-	t := append(make([]redis.Cmder, 0, 5),
+	t := append(make([]redis.Cmder, 0, 4),
 		noRetryCmd{redis.NewCmd(ctx, multi...)},
-		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", first, "t", 1, "new")},
+		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", proposed, "t", 1, "new")},
 		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))},
-		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")},
 		noRetryCmd{redis.NewCmd(ctx, exec...)})
 	err := s.ackedRoute.viaClient.do(ctx, t...)
 	if !haveResults(err) {
@@ -177,7 +178,6 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	case failed == nil && !granted: // the script says which owner holds the lock
 		return s.acquireByClock(ctx, key, req, holder, 0)
 	case raised && granted:
-		s.drawn.note(key, proposed)
 		return proposed, err
 	case neverSent(failed):
 		return 0, explain(failed)
@@ -193,7 +193,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	return 0, explainFor([]string{key, counter}, failed)
 }
 
-// transaction reports whether the token raised a counter that existed, and the lock was granted.
+// transaction reports whether the tokens raised a counter that existed, and the lock was granted.
 func transaction(t []redis.Cmder) (raised, granted bool, err error) {
 	for _, cmd := range t {
 		if err := cmd.Err(); err != nil {
@@ -254,7 +254,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		return nil, nil
 	}
 	keys := make([]string, 0, 2*len(reqs)+1)
-	args := append(make([]any, 0, 3+3*len(reqs)), nil, 0, tokenStep) // floor, no unconfirmed token
+	args := append(make([]any, 0, 2+3*len(reqs)), nil, 0) // floor, no unconfirmed token
 	var floor uint64
 	clustered, tag := s.clustered.Load(), hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
@@ -307,7 +307,7 @@ func (s *Store) grantAll(reqs []driver.Request, reply any, sent time.Time) ([]dr
 		if err != nil {
 			return nil, err
 		}
-		grants[i] = newGrant(&reqs[i], token, reqs[i].Holder.Encode())
+		grants[i] = s.newGrant(&reqs[i], token, reqs[i].Holder.Encode())
 	}
 	return grants, nil
 }

@@ -42,11 +42,11 @@ func parseMode(text string) driver.Mode {
 func ownerPrefix(o driver.Owner) string { return o.Hex() + ":" }
 
 // prefixOf begins the holder value of a grant. Without a token it begins every one of the owner.
-func prefixOf(grant driver.Grant) string {
+func (s *Store) prefixOf(grant driver.Grant) string {
 	if grant.Token == 0 {
 		return ownerPrefix(grant.Owner)
 	}
-	return grantPrefix(grant.Owner, lastToken(grant))
+	return grantPrefix(grant.Owner, s.lastToken(grant))
 }
 
 // grantPrefix begins the holder value of a grant: only the holder's description is missing.
@@ -65,8 +65,8 @@ func (s *Store) parseHolderValue(value string) (token uint64, holder driver.Hold
 	owner, rest, ok := strings.Cut(value, ":")
 	if ok && len(owner) == 2*len(driver.Owner{}) {
 		digits, text, _ := strings.Cut(rest, ":")
-		if last, err := strconv.ParseUint(digits, 10, 64); err == nil && last >= tokenStep && last <= maxToken && strings.HasPrefix(text, "{") {
-			return last - tokenStep + 1, driver.DecodeHolder(text)
+		if last, err := strconv.ParseUint(digits, 10, 64); err == nil && last >= s.step && last <= maxToken && strings.HasPrefix(text, "{") {
+			return last - s.step + 1, driver.DecodeHolder(text)
 		}
 	}
 	if s.protocol == Plain {

@@ -108,8 +108,8 @@ func withSlots(p Protocol) *Store {
 func TestParseHolderValue(t *testing.T) {
 	owner := driver.NewOwner()
 	holder := driver.Holder{Host: "web-1", PID: 7, Program: "billing", Note: `a:b"{}`}
-	value := prefixOf(driver.Grant{Owner: owner, Token: 1794800000000001}) + holder.Encode()
-	redisson, plain := &Store{protocol: Redisson}, &Store{protocol: Plain}
+	redisson, plain := &Store{protocol: Redisson, step: tokenStep}, &Store{protocol: Plain, step: tokenStep}
+	value := redisson.prefixOf(driver.Grant{Owner: owner, Token: 1794800000000001}) + holder.Encode()
 	for _, s := range []*Store{redisson, plain} {
 		if token, h := s.parseHolderValue(value); token != 1794800000000001 || h != holder {
 			t.Errorf("%v: %q is read as token %d of %+v", s.protocol, value, token, h)
@@ -131,19 +131,20 @@ func TestParseHolderValue(t *testing.T) {
 // TestDrawnTokensAreNotProposedAgain: of a name that was locked a moment ago, a proposal comes after its last
 // token, also if that is ahead of the clock.
 func TestDrawnTokensAreNotProposedAgain(t *testing.T) {
-	var d drawnTokens
-	if got := d.after("a", 100); got != 100 {
-		t.Errorf("the first token is %d; want that of the clock, 100", got)
+	d := drawnTokens{step: tokenStep}
+	first := func(key string, floor uint64) uint64 { return d.propose(key, floor) - tokenStep + 1 }
+	if got := first("a", 10*tokenStep); got != 10*tokenStep {
+		t.Errorf("the first token is %d; want that of the clock, %d", got, 10*tokenStep)
 	}
-	d.note("a", 163)
-	if got := d.after("a", 120); got != 164 {
-		t.Errorf("the next token is %d; want 164", got)
+	d.note("a", 11*tokenStep-1)
+	if got := first("a", 10*tokenStep+1); got != 11*tokenStep {
+		t.Errorf("the next token is %d; want %d", got, 11*tokenStep)
 	}
-	if got := d.after("a", 500); got != 500 {
-		t.Errorf("a later token is %d; want that of the clock, 500", got)
+	if got := first("a", 20*tokenStep-7); got != 20*tokenStep {
+		t.Errorf("a later token is %d; want the first multiple of the step by the clock, %d", got, 20*tokenStep)
 	}
-	if got := d.after("b", 120); got != 120 {
-		t.Errorf("the token of another name is %d; want 120", got)
+	if got := first("b", 10*tokenStep); got != 10*tokenStep {
+		t.Errorf("the token of another name is %d; want %d", got, 10*tokenStep)
 	}
 	for i := range 2 * maxDrawnTokens {
 		d.note(strconv.Itoa(i), 1)

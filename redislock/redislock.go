@@ -79,6 +79,10 @@ type Options struct {
 	// ReplicaTimeout is how long to wait for the replicas; default one second. It has to be
 	// shorter than the client's ReadTimeout.
 	ReplicaTimeout time.Duration
+
+	// Redlock says that the server is one of a Redlock: several such stores go to quorum.New. A grant
+	// has 256 tokens then, not 128, so that callers of one process ask all servers half as often.
+	Redlock bool
 }
 
 // DefaultReplicaTimeout is used if Options.ReplicaTimeout is zero.
@@ -96,6 +100,7 @@ type Store struct {
 	clusterKnown atomic.Bool // clustered is final, unless a server says CROSSSLOT
 
 	protocol Protocol
+	step     uint64 // tokens of a grant
 	scripts  *scripts
 	replicas int
 
@@ -129,10 +134,16 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
 		return nil, fmt.Errorf("options Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
 	}
+	var step uint64 = tokenStep
+	if opts.Redlock {
+		step = redlockTokenStep
+	}
 	s := &Store{
 		client:   client,
 		protocol: opts.Protocol,
-		scripts:  newScripts(opts.Protocol),
+		step:     step,
+		scripts:  newScripts(opts.Protocol, step),
+		drawn:    drawnTokens{step: step},
 		replicas: opts.Replicas,
 	}
 	s.route = newRoute(client, &s.clustered, 0, 0)
@@ -156,7 +167,7 @@ func (s *Store) Traits() driver.Traits {
 	return driver.Traits{
 		Store:           "redis",
 		Fencing:         driver.FencingClockBound,
-		TokenStep:       tokenStep,
+		TokenStep:       s.step,
 		Fair:            s.protocol == Redisson,
 		Shared:          s.protocol == Redisson,
 		Limits:          s.protocol == Redisson,

@@ -25,7 +25,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	s.writerPlaces.remove(grant.Owner) // also if the release fails: then the place expires
 	key := s.keyOf(grant.Name)
-	channel, prefix := s.channelOf(key), prefixOf(grant)
+	channel, prefix := s.channelOf(key), s.prefixOf(grant)
 	var reply any
 	var err error
 	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && h.exact {
@@ -67,7 +67,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	key := s.keyOf(grant.Name)
 	keys := append([]string{key}, s.queueOf(key)...)
 	reply, err := s.route.eval(ctx, s.scripts.downgrade, keys,
-		grantPrefix(grant.Owner, lastToken(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
+		grantPrefix(grant.Owner, s.lastToken(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
 	return notHeldUnlessOne(reply, err, grant.Name)
 }
 
@@ -79,7 +79,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	key := s.keyOf(name)
 	keys := append([]string{key}, s.queueOf(key)...)
-	reply, err := s.route.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key), javaRWChannelOf(key), tokenStep)
+	reply, err := s.route.eval(ctx, s.scripts.breakLock, keys, token, s.channelOf(key), javaRWChannelOf(key))
 	if err == nil && reply != int64(1) {
 		return fmt.Errorf("%w: %q with token %d", driver.ErrNotHeld, name, token)
 	}

@@ -51,7 +51,7 @@ func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []e
 		if errors.Is(errs[i], driver.ErrNotHeld) {
 			key := s.keyOf(grant.Name)
 			keys := []string{key, shareOf(key, grant.Owner)}
-			again = append(again, &scriptRun{keys: keys, args: renewalArgs(grant), at: []int{i}})
+			again = append(again, &scriptRun{keys: keys, args: s.renewalArgs(grant), at: []int{i}})
 		}
 	}
 	s.ackedRoute.sendRenewals(ctx, again, s.scripts.renew)
@@ -60,8 +60,8 @@ func (s *Store) renewMoving(ctx context.Context, grants []driver.Grant, errs []e
 	}
 }
 
-func renewalArgs(grant driver.Grant) []any {
-	return []any{millis(grant.TTL), prefixOf(grant)}
+func (s *Store) renewalArgs(grant driver.Grant) []any {
+	return []any{millis(grant.TTL), s.prefixOf(grant)}
 }
 
 // renewals divides the grants: by number, and in cluster mode by hash tag.
@@ -81,7 +81,7 @@ func (s *Store) renewals(grants []driver.Grant, clustered bool) []*scriptRun {
 			list = append(list, r)
 		}
 		r.keys = append(r.keys, key)
-		r.args = append(r.args, renewalArgs(grant)...)
+		r.args = append(r.args, s.renewalArgs(grant)...)
 		r.at = append(r.at, i)
 	}
 	return list

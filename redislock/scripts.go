@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,8 +41,8 @@ type scripts struct {
 	inspect           *script
 }
 
-func newScripts(p Protocol) *scripts {
-	name := p.String()
+func newScripts(p Protocol, step uint64) *scripts {
+	name, newScript := p.String(), func(files ...string) *script { return newScript(step, files...) }
 	s := &scripts{
 		acquireByClock: newScript("common", name, "draw", "acquire_by_clock"),
 		renew:          newScript("common", name, "renew"),
@@ -62,8 +63,8 @@ func newScripts(p Protocol) *scripts {
 	return s
 }
 
-// newScript joins files of the folder lua, without their comments.
-func newScript(files ...string) *script {
+// newScript joins files of the folder lua, without their comments. TOKEN_STEP in them is the step.
+func newScript(step uint64, files ...string) *script {
 	var source strings.Builder
 	for _, file := range files {
 		text, err := lua.ReadFile("lua/" + file + ".lua")
@@ -72,7 +73,7 @@ func newScript(files ...string) *script {
 		}
 		for line := range strings.Lines(string(text)) {
 			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-				source.WriteString(line)
+				source.WriteString(strings.ReplaceAll(line, "TOKEN_STEP", strconv.FormatUint(step, 10)))
 			}
 		}
 	}
@@ -80,7 +81,7 @@ func newScript(files ...string) *script {
 	sc := &script{byHash: []any{"evalsha", hex.EncodeToString(sum[:])}, bySource: []any{"eval", source.String()}}
 	if i := slices.Index(files, "publish"); i >= 0 {
 		files[i] = "publish_cluster"
-		sc.cluster = newScript(files...)
+		sc.cluster = newScript(step, files...)
 	}
 	return sc
 }

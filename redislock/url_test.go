@@ -148,13 +148,13 @@ func TestURLTakesPrecedenceOverOptions(t *testing.T) {
 	opts := &Options{Protocol: Plain, Replicas: 2, ReplicaTimeout: time.Minute}
 	for url, want := range map[string]Options{
 		"redis://a?read_timeout=2m":                                 *opts,
-		"redis://a?protocol=redisson&replicas=1&replica_timeout=1s": {Redisson, 1, time.Second},
+		"redis://a?protocol=redisson&replicas=1&replica_timeout=1s": {Protocol: Redisson, Replicas: 1, ReplicaTimeout: time.Second},
 	} {
 		s, err := Open(t.Context(), url, opts)
 		if err != nil {
 			t.Fatalf("Open(%q): %v", url, err)
 		}
-		if got := (Options{s.protocol, s.replicas, s.ackedRoute.ackTimeout}); got != want {
+		if got := (Options{Protocol: s.protocol, Replicas: s.replicas, ReplicaTimeout: s.ackedRoute.ackTimeout}); got != want {
 			t.Errorf("Open(%q) has %+v; want %+v", url, got, want)
 		}
 		if err := s.Close(); err != nil {

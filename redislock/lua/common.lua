@@ -23,15 +23,15 @@ local function foreign_token(value)
 	return digits(4503599627370496 + tonumber(string.sub(redis.sha1hex(value), 1, 12), 16))
 end
 
--- has_token reports whether a holder has that token: one of the step tokens of which its holder value has
--- the last. Another program's holder has one number.
-local function has_token(value, token, step)
+-- has_token reports whether a holder has that token: one of the TOKEN_STEP tokens of which its holder
+-- value has the last. Another program's holder has one number.
+local function has_token(value, token)
 	local last = token_of(value)
 	if not last then
 		return foreign_token(value) == token
 	end
 	local before_last = tonumber(last) - tonumber(token)
-	return before_last >= 0 and before_last < tonumber(step)
+	return before_last >= 0 and before_last < TOKEN_STEP
 end
 
 -- clock returns the server's clock in microseconds.

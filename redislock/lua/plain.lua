@@ -1,6 +1,7 @@
 -- The plain protocol keeps a lock as a string, the holder value. The counter of tokens is a score
 -- in a sorted set, because ZADD GT raises it without a script. The set's member 'new' tells the
--- acquisition without a script whether there was a counter.
+-- acquisition without a script whether there was a counter. The counter is always the last token
+-- before a multiple of TOKEN_STEP: if the last token of such a grant is larger, the first is, too.
 
 -- value_of returns the holder value, or false.
 local function value_of(lock)
@@ -33,6 +34,9 @@ local function read_counter(counter)
 	return tonumber(redis.call('zscore', counter, 't')) or 0
 end
 
+-- write_counter returns the token that the counter has then: the last before a multiple of TOKEN_STEP.
 local function write_counter(counter, token)
-	redis.call('zadd', counter, token, 't', 1, 'new')
+	local last = digits(token + TOKEN_STEP - 1 - token % TOKEN_STEP)
+	redis.call('zadd', counter, last, 't', 1, 'new')
+	return last
 end

@@ -12,7 +12,7 @@ if token == ARGV[3] or tonumber(token) > tonumber(ARGV[3]) and token ~= ARGV[4] 
 end
 token = ARGV[3]
 if read_counter(KEYS[2]) < tonumber(token) then
-	write_counter(KEYS[2], token)
+	write_counter(KEYS[2], tonumber(token))
 end
 replace(KEYS[1], value, ARGV[2] .. ':' .. token .. ':' .. string.match(value, '^%x+:%d+:(.*)$'))
 return token

@@ -172,6 +172,8 @@ local function read_counter(counter)
 	return tonumber(redis.call('get', counter)) or 0
 end
 
+-- write_counter returns the token that the counter has then.
 local function write_counter(counter, token)
-	redis.call('set', counter, token)
+	redis.call('set', counter, digits(token))
+	return digits(token)
 end

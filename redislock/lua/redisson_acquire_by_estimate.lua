@@ -1,4 +1,4 @@
--- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder, step. Returns the last
+-- KEYS: lock, counter. ARGV: ttl, owner, floor of the last token, holder. Returns the last
 -- token. If another owner holds the lock, it returns the refusal of redisson_acquire_any_mode.lua,
 -- except if the lock has shared holders or permits: then it returns false.
 --
@@ -28,10 +28,10 @@ if left ~= -2 then
 	return {value, left, 1, 'write', java_rw, redis.call('exists', 'redisson_lock_queue:' .. tagged)}
 end
 local before = redis.call('set', counter, token, 'GET')
-local next = (tonumber(before or 0) or 0) + tonumber(ARGV[5])
+local next = (tonumber(before or 0) or 0) + TOKEN_STEP
 if not before then -- the counter is new or was lost: only the clock tells what the last token was
 	local now = redis.call('time')
-	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2] + tonumber(ARGV[5]) - 1))
+	token = string.format('%.0f', math.max(tonumber(token), now[1] * 1000000 + now[2] + TOKEN_STEP - 1))
 	redis.call('set', counter, token)
 elseif next > tonumber(token) then
 	if next >= 9007199254740992 then

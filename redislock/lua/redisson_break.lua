@@ -1,12 +1,12 @@
 -- KEYS: lock, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: token, channel, channel of RReadWriteLock, step.
+-- ARGV: token, channel, channel of RReadWriteLock.
 -- Ends the hold that has that token, or that of another program's holder with that number. Returns 1 if
 -- it did.
 local lock = KEYS[1]
 local mode = mode_of(lock)
 local ended, freed = false, false
 local function is_broken(value)
-	return value and has_token(value, ARGV[1], ARGV[4])
+	return value and has_token(value, ARGV[1])
 end
 if not mode or mode == 'write' then
 	if is_broken(value_of(lock)) then

@@ -101,7 +101,7 @@ func init() {
 		rule: "a token is larger than the last one, also if the counter is ahead of the clock",
 		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  "token = string.format('%.0f', next)",
-		new:  "token = string.format('%.0f', next - tonumber(ARGV[5]))",
+		new:  "token = string.format('%.0f', next - TOKEN_STEP)",
 		test: "test/stores/redis TestTokensRise/redisson",
 	})
 	add(mutant{
@@ -112,24 +112,31 @@ func init() {
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
-		rule: "all tokens of a plain lock are set aside in the transaction",
-		file: "redislock/acquire.go",
-		old:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")}`,
-		new:  `noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", first, "t")}`,
-		test: "test/stores/redis TestConformance/single/plain/token-order",
+		rule: "a plain counter is the last token of a step",
+		file: "redislock/lua/plain.lua",
+		old:  "token + TOKEN_STEP - 1 - token % TOKEN_STEP",
+		new:  "token",
+		test: "test/stores/redis TestRaisedTokenWithinAStep",
+	})
+	add(mutant{
+		rule: "the first proposed token is a multiple of the step",
+		file: "redislock/token.go",
+		old:  "first := (floor + d.step - 1) / d.step * d.step",
+		new:  "first := floor",
+		test: "redislock TestDrawnTokensAreNotProposedAgain",
 	})
 	add(mutant{
 		rule: "all tokens in Redisson's protocol are above all before",
 		file: "redislock/lua/redisson_acquire_by_estimate.lua",
 		old:  `elseif next > tonumber(token) then`,
-		new:  `elseif next - tonumber(ARGV[5]) >= tonumber(token) then`,
+		new:  `elseif next - TOKEN_STEP >= tonumber(token) then`,
 		test: "test/stores/redis TestConformance/single/redisson/token-order",
 	})
 	add(mutant{
 		rule: "a drawn token is kept for the next one",
 		file: "redislock/lua/draw.lua",
-		old:  "	write_counter(counter, digits(token))\n",
-		new:  "",
+		old:  "return write_counter(counter, token)",
+		new:  "return digits(token)",
 		test: "test/stores/redis TestTokensRise",
 	})
 	add(mutant{
@@ -149,7 +156,7 @@ func init() {
 	add(mutant{
 		rule: "all tokens of a raised lock are set aside (Redis)",
 		file: "redislock/token.go",
-		old:  "token+tokenStep-1, lastToken",
+		old:  "token+s.step-1, s.lastToken",
 		new:  "token, lastToken",
 		test: "test/stores/redis TestRaisedTokensAreSetAside",
 	})

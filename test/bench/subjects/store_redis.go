@@ -49,13 +49,13 @@ func openRedis(protocol redislock.Protocol) opener {
 		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) (opened, error) { return connectRedis(single, protocol) }, nil
+		return func(context.Context) (opened, error) { return connectRedis(single, &redislock.Options{Protocol: protocol}) }, nil
 	}
 }
 
-func connectRedis(addr string, protocol redislock.Protocol) (opened, error) {
+func connectRedis(addr string, opts *redislock.Options) (opened, error) {
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}) // the option of Open
-	s, err := redislock.New(c, &redislock.Options{Protocol: protocol})
+	s, err := redislock.New(c, opts)
 	if err != nil {
 		return opened{}, errors.Join(err, c.Close())
 	}
@@ -82,7 +82,7 @@ func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 			return err
 		}
 		for _, addr := range addresses {
-			o, err := connectRedis(addr, redislock.Plain)
+			o, err := connectRedis(addr, &redislock.Options{Protocol: redislock.Plain, Redlock: true})
 			if err != nil {
 				return opened{}, errors.Join(err, closeAll())
 			}

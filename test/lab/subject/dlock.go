@@ -69,7 +69,7 @@ func OpenStore(ctx context.Context, url string) (driver.Store, error) {
 func openRedlock(ctx context.Context, addrs []string) (driver.Store, error) {
 	r := new(redlock)
 	for _, addr := range addrs {
-		member, err := redislock.Open(ctx, "redis://"+addr+"/0?protocol=plain", nil)
+		member, err := redislock.Open(ctx, "redis://"+addr+"/0?protocol=plain", &redislock.Options{Redlock: true})
 		if err != nil {
 			return nil, errors.Join(err, r.closeMembers())
 		}

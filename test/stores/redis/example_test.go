@@ -55,7 +55,7 @@ func Example_redlock() {
 	ctx := context.Background()
 	var members []driver.Store
 	for _, addr := range addrs {
-		member, err := redislock.Open(ctx, "redis://"+addr+"?protocol=plain", nil)
+		member, err := redislock.Open(ctx, "redis://"+addr+"?protocol=plain", &redislock.Options{Redlock: true})
 		if err != nil {
 			fmt.Println(err)
 			return

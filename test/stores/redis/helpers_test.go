@@ -58,7 +58,7 @@ func openQuorum(ctx context.Context, hosts string, memberTimeout time.Duration) 
 	hosts, query, _ := strings.Cut(hosts, "?")
 	var q quorumStore
 	for host := range strings.SplitSeq(hosts, ",") {
-		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, nil)
+		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, &redislock.Options{Redlock: true})
 		if err != nil {
 			return nil, errors.Join(err, q.closeMembers())
 		}

@@ -49,12 +49,12 @@ func TestTokensRise(t *testing.T) {
 				t.Fatal(err)
 			}
 			rises(t, &last, take(), "after a flush")
-			for range 3 { // Redisson's fenced lock
-				n, err := increment(t.Context(), raw, protocol, name)
+			for range 3 { // Redisson's fenced lock, or another dlock
+				n, err := increment(t.Context(), raw, protocol, name, store.Traits().TokenStep)
 				if err != nil {
 					t.Fatal(err)
 				}
-				rises(t, &last, n, "from Redisson's INCR")
+				rises(t, &last, n, "from another program")
 			}
 			rises(t, &last, take(), "after another program's")
 			for range 3 { // the counter is ahead of the estimate
@@ -175,9 +175,9 @@ func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, p
 }
 
 // increment draws a token as other programs do.
-func increment(ctx context.Context, raw *redis.Client, protocol, name string) (uint64, error) {
+func increment(ctx context.Context, raw *redis.Client, protocol, name string, tokenStep uint64) (uint64, error) {
 	if protocol == "plain" {
-		n, err := raw.ZIncrBy(ctx, "dlock:token:{"+name+"}", 1, "t").Result()
+		n, err := raw.ZIncrBy(ctx, "dlock:token:{"+name+"}", float64(tokenStep), "t").Result()
 		return uint64(n), err
 	}
 	return raw.Incr(ctx, "redisson_lock_token:{"+name+"}").Uint64()
@@ -286,6 +286,31 @@ func TestRaisedTokensAreSetAside(t *testing.T) {
 		}
 		if next := acquireAndRelease(t, store, protocol); next <= last {
 			t.Errorf("%s: token %d after tokens that were raised to %d to %d", protocol, next, ahead, last)
+		}
+	}
+}
+
+// TestRaisedTokenWithinAStep: tokens that were raised to a number that is no multiple of the step are set
+// aside, also if the next proposal begins among them.
+func TestRaisedTokenWithinAStep(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range protocols {
+		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
+		step := store.Traits().TokenStep
+		acquireAndRelease(t, store, protocol) // from then on the counter exists and the clock is known
+		grant := acquireOne(t, store, protocol)
+		first := (grant.Token + uint64(time.Hour.Microseconds())) / step * step
+		raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, first+1)
+		if err != nil || raised.Token != first+1 {
+			t.Fatalf("%s: token %d, %v; want %d", protocol, raised.Token, err, first+1)
+		}
+		if err := store.Release(t.Context(), raised); err != nil {
+			t.Fatal(err)
+		}
+		next, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: first + step})
+		if err != nil || next.Token <= first+step {
+			t.Errorf("%s: token %d, %v, after tokens that were raised to %d to %d", protocol, next.Token, err, first+1, first+step)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func openRedlock(ctx context.Context, u URL) (*Store, error) {
 	for _, host := range at.Hosts {
 		member.Host = host
 		var opened driver.Store
-		if opened, err = redislock.Open(ctx, member.String(), nil); err != nil {
+		if opened, err = redislock.Open(ctx, member.String(), &redislock.Options{Redlock: true}); err != nil {
 			break
 		}
 		members = append(members, opened)
