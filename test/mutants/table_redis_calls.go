@@ -157,7 +157,7 @@ func init() {
 		rule: "all tokens of a raised lock are set aside (Redis)",
 		file: "redislock/token.go",
 		old:  "token+s.step-1, s.lastToken",
-		new:  "token, lastToken",
+		new:  "token, s.lastToken",
 		test: "test/stores/redis TestRaisedTokensAreSetAside",
 	})
 
