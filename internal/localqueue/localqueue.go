@@ -4,6 +4,7 @@
 package localqueue
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 )
@@ -13,12 +14,22 @@ import (
 // of an occupant. S is state that the occupants of a slot leave to their successors. Create a Queue
 // with [New].
 type Queue[W, O, S any] struct {
-	mu    sync.Mutex
-	slots map[string]*Slot[W, O, S]
+	seed  maphash.Seed
+	parts [parts]part[W, O, S]
 }
 
-// keptSlots is the number of slots up to which an unused slot is kept.
-const keptSlots = 256
+// part has the slots of some names. Callers of different names rarely wait for its lock.
+type part[W, O, S any] struct {
+	mu    sync.Mutex
+	slots map[string]*Slot[W, O, S]
+	_     [48]byte // the next one is in another cache line
+}
+
+const (
+	parts = 16
+	// keptSlots is the number of slots up to which a part keeps an unused slot.
+	keptSlots = 64
+)
 
 // Slot is the right to compete for one name. It belongs to its occupant until Leave.
 type Slot[W, O, S any] struct {
@@ -26,7 +37,7 @@ type Slot[W, O, S any] struct {
 	// zero value if the slot was not kept.
 	State S
 
-	queue       *Queue[W, O, S]
+	part        *part[W, O, S]
 	name        string
 	view        View[O]
 	notice      *Notice[O]       // of the callers that watch; nil if none does
@@ -50,14 +61,23 @@ type Notice[O any] struct {
 
 // New returns a queue without slots.
 func New[W, O, S any]() *Queue[W, O, S] {
-	return &Queue[W, O, S]{slots: make(map[string]*Slot[W, O, S])}
+	q := &Queue[W, O, S]{seed: maphash.MakeSeed()}
+	for i := range q.parts {
+		q.parts[i].slots = make(map[string]*Slot[W, O, S])
+	}
+	return q
+}
+
+func (q *Queue[W, O, S]) part(name string) *part[W, O, S] {
+	return &q.parts[maphash.String(q.seed, name)%parts]
 }
 
 // TryEnter occupies the slot of name if it is free. It returns the slot in any case.
 func (q *Queue[W, O, S]) TryEnter(name string, o O) (slot *Slot[W, O, S], entered bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.slotLocked(name)
+	p := q.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.slotLocked(name)
 	if s.view.Occupied {
 		return s, false
 	}
@@ -67,17 +87,18 @@ func (q *Queue[W, O, S]) TryEnter(name string, o O) (slot *Slot[W, O, S], entere
 
 // View returns what is known of the slot.
 func (s *Slot[W, O, S]) View() View[O] {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	return s.view
 }
 
 // Wait takes a place in the queue of the slot of name, with a prepared waiter. If the slot is free, the caller
 // occupies it.
 func (q *Queue[W, O, S]) Wait(name string, o O, prepare func(*W)) *Ticket[W, O, S] {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.slotLocked(name)
+	p := q.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.slotLocked(name)
 	t := &Ticket[W, O, S]{slot: s, occupant: o, admitted: make(chan struct{})}
 	prepare(&t.Waiter)
 	if s.view.Occupied {
@@ -114,8 +135,8 @@ func (t *Ticket[W, O, S]) Slot() *Slot[W, O, S] {
 // Leave gives the place up. It returns false if the caller was admitted before.
 func (t *Ticket[W, O, S]) Leave() bool {
 	s := t.slot
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	if !t.waits {
 		return false
 	}
@@ -123,11 +144,11 @@ func (t *Ticket[W, O, S]) Leave() bool {
 	return true
 }
 
-func (q *Queue[W, O, S]) slotLocked(name string) *Slot[W, O, S] {
-	s := q.slots[name]
+func (p *part[W, O, S]) slotLocked(name string) *Slot[W, O, S] {
+	s := p.slots[name]
 	if s == nil {
-		s = &Slot[W, O, S]{queue: q, name: name}
-		q.slots[name] = s
+		s = &Slot[W, O, S]{part: p, name: name}
+		p.slots[name] = s
 	}
 	return s
 }
@@ -139,9 +160,10 @@ func (s *Slot[W, O, S]) occupyLocked(o O) {
 
 // View returns what is known of the slot of name.
 func (q *Queue[W, O, S]) View(name string) (v View[O]) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s := q.slots[name]; s != nil {
+	p := q.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.slots[name]; s != nil {
 		v = s.view
 	}
 	return v
@@ -149,8 +171,8 @@ func (q *Queue[W, O, S]) View(name string) (v View[O]) {
 
 // Watch returns what is known of the slot, and the notice of the next announcement.
 func (s *Slot[W, O, S]) Watch() (View[O], *Notice[O]) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	if s.notice == nil {
 		s.notice = &Notice[O]{Done: make(chan struct{})}
 	}
@@ -159,15 +181,15 @@ func (s *Slot[W, O, S]) Watch() (View[O], *Notice[O]) {
 
 // Update changes what others know of the occupant, which calls it.
 func (s *Slot[W, O, S]) Update(change func(o *O)) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	change(&s.view.Occupant)
 }
 
 // Announce is Update, and wakes the callers that watch.
 func (s *Slot[W, O, S]) Announce(change func(o *O)) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	change(&s.view.Occupant)
 	s.announceLocked()
 }
@@ -181,8 +203,8 @@ func (s *Slot[W, O, S]) announceLocked() {
 
 // ForgetPrevious forgets which occupant was remembered.
 func (s *Slot[W, O, S]) ForgetPrevious() {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	s.view.Previous = nil
 }
 
@@ -192,16 +214,16 @@ func (s *Slot[W, O, S]) Waited() bool { return s.waiting.Load() > 0 }
 // Leave announces the occupant's end and admits the first waiter. The occupant must not use the slot
 // any more. If remember is set, it is the previous occupant from then on.
 func (s *Slot[W, O, S]) Leave(remember bool) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	s.leaveLocked(remember)
 }
 
 // LeaveTo is Leave if there is a first waiter and it accepts. Otherwise it returns false, and the slot
 // stays with its occupant.
 func (s *Slot[W, O, S]) LeaveTo(remember bool, accepts func(next *W) bool) bool {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	t := s.first
 	if t == nil || !accepts(&t.Waiter) {
 		return false
@@ -211,7 +233,7 @@ func (s *Slot[W, O, S]) LeaveTo(remember bool, accepts func(next *W) bool) bool 
 }
 
 func (s *Slot[W, O, S]) leaveLocked(remember bool) {
-	q := s.queue
+	p := s.part
 	s.announceLocked()
 	if t := s.first; t != nil {
 		if remember {
@@ -225,26 +247,27 @@ func (s *Slot[W, O, S]) leaveLocked(remember bool) {
 	}
 	var none O
 	s.view.Occupied, s.view.Occupant, s.view.Previous = false, none, nil
-	if len(q.slots) <= keptSlots {
+	if len(p.slots) <= keptSlots {
 		return
 	}
 	// A random other slot goes first if it is free: this one is likely to be used again.
 	free := s
-	for _, other := range q.slots { // in random order
+	for _, other := range p.slots { // in random order
 		if !other.view.Occupied {
 			free = other
 		}
 		break
 	}
-	delete(q.slots, free.name)
+	delete(p.slots, free.name)
 }
 
 // Serve ends the waits of the first waiters of name, one after the other, for as long as they accept
 // and at most limit: they need no slot any more. The occupant stays. Serve returns how many accepted.
 func (q *Queue[W, O, S]) Serve(name string, limit int, accepts func(next *W) bool) (served int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.slots[name]
+	p := q.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.slots[name]
 	if s == nil {
 		return 0
 	}

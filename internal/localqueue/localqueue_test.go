@@ -34,12 +34,23 @@ func isAdmitted(t *Ticket[int, int, int]) bool {
 
 // busy counts the occupied slots.
 func busy(q *queue) (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, s := range q.slots {
-		if s.view.Occupied {
-			n++
+	for i := range q.parts {
+		p := &q.parts[i]
+		p.mu.Lock()
+		for _, s := range p.slots {
+			if s.view.Occupied {
+				n++
+			}
 		}
+		p.mu.Unlock()
+	}
+	return n
+}
+
+// kept counts the slots.
+func kept(q *queue) (n int) {
+	for i := range q.parts {
+		n += len(q.parts[i].slots)
 	}
 	return n
 }
@@ -175,8 +186,8 @@ func TestUnusedSlotsAreForgotten(t *testing.T) {
 		slot, _ := q.TryEnter(fmt.Sprint("again ", i), 0)
 		slot.Leave(false)
 	}
-	if n := len(q.slots); n > keptSlots {
-		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
+	if n := kept(q); n > parts*keptSlots {
+		t.Errorf("%d slots are kept; want at most %d", n, parts*keptSlots)
 	}
 	if _, entered := q.TryEnter("0", 0); entered {
 		t.Error("an occupied slot was forgotten")
@@ -188,22 +199,22 @@ func TestUnusedSlotsAreForgotten(t *testing.T) {
 // that is used again and again from being kept.
 func TestStateIsKeptAfterManyOtherNames(t *testing.T) {
 	q := newQueue()
-	for i := range 10 * keptSlots {
+	for i := range 10 * parts * keptSlots {
 		slot, _ := q.TryEnter(fmt.Sprint(i), 0)
 		slot.Leave(false)
 	}
-	kept := 0
+	times := 0
 	for range 100 {
 		slot, _ := q.TryEnter("again", 0)
-		kept += slot.State
+		times += slot.State
 		slot.State = 1
 		slot.Leave(false)
 	}
-	if kept < 80 {
-		t.Errorf("the state was kept %d times of 100", kept)
+	if times < 80 {
+		t.Errorf("the state was kept %d times of 100", times)
 	}
-	if n := len(q.slots); n > keptSlots {
-		t.Errorf("%d slots are kept; want at most %d", n, keptSlots)
+	if n := kept(q); n > parts*keptSlots {
+		t.Errorf("%d slots are kept; want at most %d", n, parts*keptSlots)
 	}
 }
 
