@@ -12,9 +12,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if ctx.Err() != nil {
 		return driver.Grant{}, context.Cause(ctx)
 	}
+	now := s.now() // other callers do not wait for the clock
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
 	l := s.use(req.Name, now)
 	if err := s.refusal(l, &req, now); err != nil {
 		return driver.Grant{}, err

@@ -12,12 +12,13 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dequeue(grant.Name, grant.Owner) {
 		defer s.wake(grant.Name) // the next waiter may be the head now
 	}
-	l := s.use(grant.Name, s.now())
+	l := s.use(grant.Name, now)
 	sh := l.of(grant.Owner)
 	if sh == nil || grant.Token != 0 && sh.token != grant.Token {
 		return driver.ErrNotHeld
