@@ -49,11 +49,15 @@ func (b *bid) attempt() error {
 	if b.claim.grant == nil && b.knowsFairWaiters() {
 		b.claim.queued = true // an attempt that is not fair would pass them
 	}
-	if b.slot != nil && (b.claim.grant != nil || b.waitedLocally) { // otherwise it has just entered
-		now := b.call.client.clock.NoLaterThanNow()
-		b.slot.Update(func(o *occupant) { o.asked = now })
+	sent := b.entered
+	b.entered = 0
+	if sent == 0 {
+		sent = b.call.client.clock.NoLaterThanNow()
+		if b.slot != nil {
+			b.slot.Update(func(o *occupant) { o.asked = sent })
+		}
 	}
-	sent, err := b.claim.attempt(b.call.ctx, b.call.timeLeft())
+	err := b.claim.attempt(b.call.ctx, sent, b.call.timeLeft())
 	b.endRequest(err)
 	if err == nil {
 		err = b.begin(sent)

@@ -54,20 +54,19 @@ func (cl *claim) init(c *Client, name string, s *settings) {
 	cl.poll.Min, cl.poll.Max = minPoll, maxPoll
 }
 
-// attempt asks the store for no longer than limit, and returns the instant of sending.
-func (cl *claim) attempt(ctx context.Context, limit time.Duration) (sent clock.Instant, err error) {
+// attempt asks the store for no longer than limit. sent is when, or a moment before.
+func (cl *claim) attempt(ctx context.Context, sent clock.Instant, limit time.Duration) error {
 	c := cl.client
 	req := cl.attemptRequest()
 	limited, timer := c.withTimeout(ctx, limit)
 	defer timer.End()
-	sent = c.clock.NoLaterThanNow()
 	cl.asked = sent
 	granted, err := c.store.Acquire(limited, req)
 	if err != nil {
 		cl.noteFailure(req.Queue, err)
-		return sent, c.explain(ctx, limited, err)
+		return c.explain(ctx, limited, err)
 	}
-	return sent, cl.accept(granted, sent)
+	return cl.accept(granted, sent)
 }
 
 func (cl *claim) attemptRequest() driver.Request {
@@ -235,6 +234,7 @@ type asker struct {
 	ownState      queueState    // of a bid without a slot
 	line          *crowd.Caller // of a fair bid; nil if it is not fair, or the store is local
 	waitedLocally bool          // for another caller of this process
+	entered       clock.Instant // when the bid found the slot free, just before its first attempt; otherwise zero
 }
 
 // state returns what a knows about the contention for its name.

@@ -317,7 +317,7 @@ func TestSubscriptionsEnd(t *testing.T) {
 		lease = lockX(t, other, t.Context())
 		b := bidFor(t, other, "x", other.settings(nil))
 		b.claim.client = c
-		if _, err := b.claim.attempt(t.Context(), time.Second); !errors.Is(err, ErrHeld) {
+		if err := b.claim.attempt(t.Context(), c.clock.NoLaterThanNow(), time.Second); !errors.Is(err, ErrHeld) {
 			t.Fatal(err)
 		}
 		if err := b.claim.subscribe(t.Context()); err != nil {

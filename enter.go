@@ -9,12 +9,13 @@ import (
 // to its grant. Callers of this process enter in the order of arrival.
 func (b *bid) enter() error {
 	c := b.call.client
+	b.entered = 0
 	for b.slot == nil && b.tenure == nil && b.beside < maxBeside {
 		now := c.clock.NoLaterThanNow()
 		slot, entered := c.queue.TryEnter(b.claim.name, b.occupant(now))
 		var err error
 		if entered {
-			b.slot = slot
+			b.slot, b.entered = slot, now
 			slot.State.ForgetOutage()    // what the last occupant knew may be old
 			if b.call.storeHasAnswered { // what b was given ended before b had it
 				slot.State.Answered(now)

@@ -22,7 +22,8 @@ func begun(t *testing.T, c *Client, name string) *bid {
 	t.Helper()
 	b := bidFor(t, c, name, c.settings(nil))
 	b.occupy()
-	sent, err := b.claim.attempt(t.Context(), time.Second)
+	sent := b.call.client.clock.NoLaterThanNow()
+	err := b.claim.attempt(t.Context(), sent, time.Second)
 	if err == nil {
 		err = b.begin(sent)
 	}
@@ -48,7 +49,8 @@ func TestEndedGrantHasNoNewTenure(t *testing.T) {
 		defer c.Close()
 		b := bidFor(t, c, "x", c.settings(nil))
 		b.occupy()
-		sent, err := b.claim.attempt(t.Context(), time.Second)
+		sent := b.call.client.clock.NoLaterThanNow()
+		err := b.claim.attempt(t.Context(), sent, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +74,8 @@ func TestGrantBeginsWithItsSlot(t *testing.T) {
 	defer c.Close()
 	b := bidFor(t, c, "x", c.settings(nil))
 	b.occupy()
-	sent, err := b.claim.attempt(t.Context(), time.Second)
+	sent := b.call.client.clock.NoLaterThanNow()
+	err := b.claim.attempt(t.Context(), sent, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		c := New(store, nil)
 		defer c.Close()
 		b := bidFor(t, c, "x", c.settings(nil))
-		sent, err := b.claim.attempt(t.Context(), time.Second)
+		sent := b.call.client.clock.NoLaterThanNow()
+		err := b.claim.attempt(t.Context(), sent, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		if n := len(c.watchdog.Holds()); n != 0 {
 			t.Errorf("%d grants are watched", n)
 		}
-		if _, err := b.claim.attempt(t.Context(), time.Second); err != nil {
+		if err := b.claim.attempt(t.Context(), c.clock.NoLaterThanNow(), time.Second); err != nil {
 			t.Errorf("the next attempt: %v", err)
 		}
 		store.revoke[0]() // late, of the first attempt
@@ -232,7 +233,8 @@ func TestRevokedLeaseIsNotWatched(t *testing.T) {
 		store := &reporter{Store: memlock.New()}
 		c := New(store, nil)
 		b := bidFor(t, c, "x", c.settings(nil))
-		sent, err := b.claim.attempt(t.Context(), time.Second)
+		sent := b.call.client.clock.NoLaterThanNow()
+		err := b.claim.attempt(t.Context(), sent, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

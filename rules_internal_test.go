@@ -280,7 +280,7 @@ func TestLateGrantOfAnOwnerIsUndone(t *testing.T) {
 		b := bidFor(t, c, "x", c.settings([]Option{WithTTL(time.Second)}))
 		b.occupy()
 		for range 2 {
-			if _, err := b.claim.attempt(t.Context(), time.Hour); !errors.Is(err, ErrUnreachable) {
+			if err := b.claim.attempt(t.Context(), b.call.client.clock.NoLaterThanNow(), time.Hour); !errors.Is(err, ErrUnreachable) {
 				t.Errorf("attempt %d: %v", store.attempts, err)
 			}
 		}

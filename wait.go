@@ -202,6 +202,7 @@ func (a *asker) pause(now clock.Instant) error {
 	if pause <= 0 {
 		return nil
 	}
+	a.entered = 0
 	a.setPausing(true)
 	err := a.sleep(pause)
 	a.call.notePause(pause)

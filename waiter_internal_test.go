@@ -97,7 +97,8 @@ func TestClosedCallLeavesTheSlotAlone(t *testing.T) {
 		b := bidFor(t, c, "x", s)
 		b.occupy()
 		slot := b.slot
-		sent, err := b.claim.attempt(t.Context(), time.Second)
+		sent := b.call.client.clock.NoLaterThanNow()
+		err := b.claim.attempt(t.Context(), sent, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +130,8 @@ func TestHooksBalanceWhenCloseMeetsALock(t *testing.T) {
 			s := c.settings(nil)
 			b := bidFor(t, c, "x", s)
 			b.occupy()
-			sent, err := b.claim.attempt(t.Context(), time.Second)
+			sent := b.call.client.clock.NoLaterThanNow()
+			err := b.claim.attempt(t.Context(), sent, time.Second)
 			if err == nil {
 				err = b.begin(sent)
 			}
