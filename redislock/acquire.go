@@ -44,9 +44,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if unconfirmed != 0 {
 		s.unconfirmed.remove(req.Owner)
 	}
-	if s.protocol == Plain {
-		s.drawn.note(key, token)
-	}
+	s.drawn.note(key, token)
 	s.writerPlaces.remove(req.Owner)
 	return s.newGrant(&req, token, holder), nil
 }
@@ -88,7 +86,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
-		millis(req.TTL), req.Owner.Hex(), max(floor, req.Floor)+s.step-1, holder)
+		millis(req.TTL), req.Owner.Hex(), s.drawn.propose(key, max(floor, req.Floor)), holder)
 	if reply == nil && haveResults(err) { // shared holders have the lock
 		return s.acquireAnyMode(ctx, key, req, holder)
 	}
