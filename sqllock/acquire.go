@@ -103,7 +103,7 @@ func (s *Store) runAcquire(ctx context.Context, run statement.Runner, req *drive
 
 // readVersion returns a row's version, zero if the row does not exist, or why req is refused.
 func readVersion(ctx context.Context, run statement.Runner, req *driver.Request) (version int64, err error) {
-	lock, before, err := readRow(ctx, run, statement.ReadRow, req)
+	lock, before, err := readRow(ctx, run, statement.ReadHolders, req)
 	if err != nil || lock == nil {
 		return 0, err
 	}

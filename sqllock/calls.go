@@ -191,8 +191,11 @@ func (s *Store) runBatch(jobs []*batch.Job) (undone bool, err error) {
 	return err != nil && !isUnknown(err), err
 }
 
-// runJobs runs jobs in a transaction, in the order of their names, so that deadlocks are rare. Releases that
-// follow each other share statements, whose number does not depend on theirs.
+// minTogether is how many releases it takes until a server is faster with a list of them.
+const minTogether = 16
+
+// runJobs runs jobs in a transaction, in the order of their names, so that deadlocks are rare. Many releases
+// that follow each other share statements, whose number does not depend on theirs.
 func runJobs(ctx context.Context, run statement.Runner, jobs []*batch.Job) error {
 	for len(jobs) > 0 {
 		var holds []*statement.Hold
@@ -202,10 +205,13 @@ func runJobs(ctx context.Context, run statement.Runner, jobs []*batch.Job) error
 			}
 			holds = append(holds, j.Release)
 		}
-		n := max(1, len(holds))
-		if n == 1 {
-			if err := jobs[0].Run(ctx, run); err != nil {
-				return err
+		n := len(holds)
+		if n < minTogether {
+			n = max(1, n)
+			for _, j := range jobs[:n] {
+				if err := j.Run(ctx, run); err != nil {
+					return err
+				}
 			}
 		} else {
 			released, err := run.ReleaseAll(ctx, holds)

@@ -92,6 +92,9 @@ const (
 	mysqlOldLockWait   = sqldb.MySQLUnlimitIdle + `, SESSION innodb_lock_wait_timeout = @dlock_lock_wait`
 )
 
+// hotStatements take and free a lock.
+var hotStatements = []statement.ID{statement.ReadHolders, statement.Acquire, statement.Release}
+
 var dialects = map[Dialect]*dialect{
 	// SQLite admits one writer at a time, and a transaction saves waiting for the disk.
 	SQLite: {
@@ -99,7 +102,7 @@ var dialects = map[Dialect]*dialect{
 		blockedLimit: busyLimit, follow: followSQLite, checks: sqliteChecks,
 	},
 	MySQL: {
-		writers: serverConns, renewers: spareConns, prepares: []statement.ID{statement.Acquire, statement.Release}, endIgnoresContext: true, reaction: 2 * time.Millisecond,
+		writers: serverConns, renewers: spareConns, prepares: hotStatements, endIgnoresContext: true, reaction: 2 * time.Millisecond,
 		blockedLimit: serverBlockedLimit, limitIdle: mysqlLockWait, unlimitIdle: mysqlOldLockWait, check: checkMySQL,
 		follow: func(*Store) notify.Source { return notify.Unnotified() },
 		checks: mysqlChecks, waiting: mysqlWaiting,

@@ -97,7 +97,7 @@ func lockRow(ctx context.Context, run statement.Runner, req *driver.Request) (*s
 	return nil, placesBefore{}, &driver.HeldError{Name: req.Name}
 }
 
-// readRow reads the row of a request with one of the statements ReadRow and LockRow. Without a row
+// readRow reads the row of a request with one of the statements ReadRow, ReadHolders and LockRow. Without a row
 // the lock is nil.
 func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *driver.Request) (*share.Lock, placesBefore, error) {
 	var row share.Row

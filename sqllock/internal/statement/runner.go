@@ -42,7 +42,7 @@ func (r Runner) CreateTables(ctx context.Context, facts *sqldb.Facts, tables *sq
 func (r Runner) Exec(ctx context.Context, id ID, args ...any) (sql.Result, error) {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {
-		if result, err := stmt.ExecContext(ctx, q.Arrange(args...)...); err == nil || !isTooMany(err) { // on this connection
+		if result, err := stmt.ExecContext(ctx, q.Arrange(args...)...); !isTooMany(err) { // on this connection
 			return result, err
 		}
 	}
@@ -73,7 +73,9 @@ func (r Runner) Changed(ctx context.Context, id ID, args ...any) (bool, error) {
 func (r Runner) One(ctx context.Context, id ID, args []any, dest ...any) error {
 	q := &r.set[id]
 	if stmt := r.prepared(ctx, q); stmt != nil {
-		return stmt.QueryRowContext(ctx, q.Arrange(args...)...).Scan(dest...)
+		if err := stmt.QueryRowContext(ctx, q.Arrange(args...)...).Scan(dest...); !isTooMany(err) {
+			return err
+		}
 	}
 	text, args := q.bind(args)
 	return r.on.QueryRowContext(ctx, text, args...).Scan(dest...)
@@ -84,7 +86,9 @@ func (r Runner) Each(ctx context.Context, id ID, args []any, fn func(scan func(.
 	query := func() (*sql.Rows, error) {
 		q := &r.set[id]
 		if stmt := r.prepared(ctx, q); stmt != nil {
-			return stmt.QueryContext(ctx, q.Arrange(args...)...)
+			if rows, err := stmt.QueryContext(ctx, q.Arrange(args...)...); !isTooMany(err) {
+				return rows, err
+			}
 		}
 		text, args := q.bind(args)
 		return r.on.QueryContext(ctx, text, args...)

@@ -35,10 +35,11 @@ const (
 	List        // first name, limit -> name, token, holder, since, remaining, waiters
 	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
 	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
-	ReadRow  // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
-	LockRow  // the same in a transaction, and keeps the row from changing until it ends
-	ReadRows // [name] -> name and the columns of ReadRow from token to now
-	LockRows // the same, and keeps the rows from changing; without rows that are locked
+	ReadRow     // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
+	ReadHolders // the same with zeros for the places, which costs less
+	LockRow     // that of ReadRow in a transaction, and keeps the row from changing until it ends
+	ReadRows    // [name] -> name and the columns of ReadRow from token to now
+	LockRows    // the same, and keeps the rows from changing; without rows that are locked
 	// LockAll locks the rows in the order of the list, where LockRow locks one.
 	LockAll        // [[name, place, kind]] -> name and the columns of ReadRow, of each row that exists
 	InsertAll      // [name]: InsertFree for each
@@ -113,9 +114,10 @@ ORDER BY token DESC LIMIT 1`,
 	List: `SELECT name, token, holder, since, expires - {now},
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
-	ReadRow:   rowAndPlaces + ` WHERE l.name = ?1:text`,
-	SaveRow:   saveRow,
-	SaveFreed: saveRow,
+	ReadRow:     rowAndPlaces + ` WHERE l.name = ?1:text`,
+	ReadHolders: `SELECT ` + row + `, 0, 0, ` + queued + ` FROM {locks} AS l WHERE l.name = ?1:text`,
+	SaveRow:     saveRow,
+	SaveFreed:   saveRow,
 	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) SELECT ?1:text, ?2:text, ?4:int = 1, {now} + ?3:int WHERE {limited}1 = 1
 ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded.expires)`,
 	Places:         `SELECT owner, {fair}, expires - {now} FROM {queue} WHERE name = ?1:text AND expires > {now} AND ` + isPlace + ` ORDER BY seq LIMIT ?2:int`,
