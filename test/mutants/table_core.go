@@ -5,8 +5,8 @@ func init() {
 	add(mutant{
 		rule: "trust counts from when the attempt was sent, not from its answer",
 		file: "claim.go",
-		old:  "\treturn sent, cl.accept(granted, sent)\n",
-		new:  "\tsent = c.clock.Now()\n\treturn sent, cl.accept(granted, sent)\n",
+		old:  "\treturn cl.accept(granted, sent)\n",
+		new:  "\tsent = c.clock.Now()\n\treturn cl.accept(granted, sent)\n",
 		test: ". TestLateGrantIsRejected",
 	})
 	add(mutant{

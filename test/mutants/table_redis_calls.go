@@ -214,8 +214,8 @@ func init() {
 	add(mutant{
 		rule: "AcquireAll checks every name before it takes one",
 		file: "redislock/lua/acquire_by_clock.lua",
-		old:  "if value and not starts_with(value, ARGV[3 * i + 2] .. ':') then",
-		new:  "if i == 1 and value and not starts_with(value, ARGV[3 * i + 2] .. ':') then",
+		old:  "if value and not starts_with(value, ARGV[3 * i + 1] .. ':') then",
+		new:  "if i == 1 and value and not starts_with(value, ARGV[3 * i + 1] .. ':') then",
 		test: "test/stores/redis TestConformance/single/plain/batch-none",
 	})
 
