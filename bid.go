@@ -30,17 +30,6 @@ func initBid(b *bid, ctx context.Context, c *Client, s *settings, name string, o
 	b.callerCtx, b.outer = ctx, outer
 }
 
-// restOut goes on with a claim that the caller before passed on. As that caller would have, it waits until
-// another attempt is due. Otherwise callers with little time would put the attempt off for ever.
-func (b *bid) restOut() error {
-	if b.claim.due == 0 {
-		return nil
-	}
-	b.call.storeHasAnswered = true
-	b.call.startWaiting()
-	return b.sleep(b.claim.due - b.call.client.clock.NoLaterThanNow())
-}
-
 // attempt makes one attempt, and begins what the store grants.
 func (b *bid) attempt() error {
 	if err := b.beginRequest(); err != nil {

@@ -173,6 +173,32 @@ func (c *call) giveUpError(name string, held *driver.HeldError) error {
 	return fmt.Errorf("locking %q: %w", name, cause)
 }
 
+// deliver makes the tenures of a call the caller's, all or none, and returns why it does not. They are
+// in the order of their names, so that two calls cannot wait for each other.
+func (c *Client) deliver(tenures ...*tenure) (err error) {
+	for _, t := range tenures { // Close reads the stage of a tenure when it ends its grant
+		t.grant.mu.Lock()
+	}
+	for _, t := range tenures {
+		if cause := t.grant.cause; cause != nil && err == nil {
+			err = cause
+		}
+	}
+	if c.calls.closed.Load() {
+		err = ErrClosed
+	}
+	for _, t := range tenures {
+		if err == nil {
+			t.stage = delivered
+			if !c.hooks.tellOfStart() {
+				t.stage = acquired
+			}
+		}
+		t.grant.mu.Unlock()
+	}
+	return err
+}
+
 // waitError is the error of a cancelled wait. It wraps the context's cause and the
 // holder.
 type waitError struct {

@@ -238,3 +238,14 @@ func (b *bid) inherit() {
 		b.slot.Announce(func(o *occupant) { o.refusal = refusal })
 	}
 }
+
+// restOut goes on with a claim that the caller before passed on. As that caller would have, it waits until
+// another attempt is due. Otherwise callers with little time would put the attempt off for ever.
+func (b *bid) restOut() error {
+	if b.claim.due == 0 {
+		return nil
+	}
+	b.call.storeHasAnswered = true
+	b.call.startWaiting()
+	return b.sleep(b.claim.due - b.call.client.clock.NoLaterThanNow())
+}

@@ -11,7 +11,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "a caller with the claim of another one goes on waiting where that was refused",
-		file: "bid.go",
+		file: "enter.go",
 		old:  "if b.claim.due == 0 {",
 		new:  "if true {",
 		test: ". TestSharedCallersThatGiveUpCostTwoAttempts",
@@ -81,7 +81,7 @@ func init() {
 	})
 	add(mutant{
 		rule: "a passed claim is tried when it is due",
-		file: "bid.go",
+		file: "enter.go",
 		old:  "b.sleep(b.claim.due - b.call.client.clock.NoLaterThanNow())",
 		new:  "b.sleep(b.claim.pollDelay(b.state()))",
 		test: ". TestPassedClaimIsTriedWhenItIsDue",

@@ -263,21 +263,21 @@ func init() {
 	})
 	add(mutant{
 		rule: "a lease that has ended is not delivered",
-		file: "tenure.go",
+		file: "call.go",
 		old:  "cause != nil && err == nil",
 		new:  "cause != nil && false",
 		test: ". TestHandOverThatTookTooLongIsRejected",
 	})
 	add(mutant{
 		rule: "a set is delivered whole or not at all",
-		file: "tenure.go",
+		file: "call.go",
 		old:  "\t\tif err == nil {\n\t\t\tt.stage",
 		new:  "\t\tif t.grant.cause == nil {\n\t\t\tt.stage",
 		test: ". TestDeliverIsAllOrNone",
 	})
 	add(mutant{
 		rule: "a closed client delivers no lease",
-		file: "tenure.go",
+		file: "call.go",
 		old:  "\tif c.calls.closed.Load() {\n",
 		new:  "\tif false {\n",
 		test: ". TestHooksBalanceWhenCloseMeetsALock$",

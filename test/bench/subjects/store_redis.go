@@ -49,7 +49,9 @@ func openRedis(protocol redislock.Protocol) opener {
 		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) (opened, error) { return connectRedis(single, &redislock.Options{Protocol: protocol}) }, nil
+		return func(context.Context) (opened, error) {
+			return connectRedis(single, &redislock.Options{Protocol: protocol})
+		}, nil
 	}
 }
 
