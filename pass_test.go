@@ -10,34 +10,16 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memlock"
 )
-
-// silentStore is a store that does not answer.
-type silentStore struct{ driver.Store }
-
-func (m silentStore) Acquire(ctx context.Context, _ driver.Request) (driver.Grant, error) {
-	<-ctx.Done()
-	return driver.Grant{}, context.Cause(ctx)
-}
-
-func (m silentStore) Release(ctx context.Context, _ driver.Grant) error {
-	<-ctx.Done()
-	return context.Cause(ctx)
-}
-
-func (m silentStore) Traits() driver.Traits {
-	traits := m.Store.Traits()
-	traits.Local = false
-	return traits
-}
 
 // TestImpatientCallerDelaysNoReportOfAnOutage: a caller learns of an outage within a RequestTimeout, also if
 // the first caller before it gives up sooner.
 func TestImpatientCallerDelaysNoReportOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := dlock.New(silentStore{memlock.New()}, nil)
+		store := &mutable{Store: memlock.New()}
+		store.silent.Store(true)
+		c := dlock.New(store, nil)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

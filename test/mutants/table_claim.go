@@ -149,4 +149,11 @@ func init() {
 		new:  "",
 		test: ". TestTryLockBehindPermitsReportsNoOutage",
 	})
+	add(mutant{
+		rule: "a lease begins after the pause of its caller",
+		file: "wait.go",
+		old:  "	a.entered = 0\n",
+		new:  "",
+		test: ". TestPauseTakesNoTimeFromTheLease",
+	})
 }
