@@ -81,7 +81,7 @@ type Options struct {
 	ReplicaTimeout time.Duration
 
 	// Redlock says that the server is one of a Redlock: several such stores go to quorum.New. A grant
-	// has 256 tokens then, not 128, so that callers of one process ask all servers half as often.
+	// has 256 tokens then, not 64, so that callers of one process ask all servers a quarter as often.
 	Redlock bool
 }
 

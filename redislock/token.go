@@ -17,11 +17,11 @@ import (
 // was drawn. A grant has Store.step tokens in a row. The server keeps the last of them, in the counter
 // and in the holder value.
 
-// tokenStep is how many tokens a grant has. A token is a microsecond: with 128 of them tokens run ahead
-// of the clock from 7,800 grants of one name in a second on. A grant of a Redlock takes several times as
+// tokenStep is how many tokens a grant has. A token is a microsecond: with 64 of them tokens run ahead
+// of the clock from 15,600 grants of one name in a second on. A grant of a Redlock takes several times as
 // long, so that its callers need more tokens and its clock gains less: see Options.Redlock.
 const (
-	tokenStep        = 128
+	tokenStep        = 64
 	redlockTokenStep = 256
 )
 
