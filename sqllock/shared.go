@@ -103,7 +103,11 @@ func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *dr
 	var row share.Row
 	var owner sql.NullString
 	var before placesBefore
-	err := run.One(ctx, id, []any{req.Name, placeText(req), kindBefore(req)},
+	args := []any{req.Name, placeText(req), kindBefore(req)}
+	if id == statement.ReadHolders {
+		args = args[:1]
+	}
+	err := run.One(ctx, id, args,
 		&row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &before.count, &before.remaining, &before.fair)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
