@@ -13,7 +13,7 @@ import (
 )
 
 // Acquire makes one attempt, mostly in one round trip. A second one is needed if a plain lock is
-// held, if shared holders have the lock, or if a plain counter is new or ahead of the clock.
+// held, if shared holders have the lock, or if a plain counter is new or ahead of the proposed tokens.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	if err := s.begin(ctx); err != nil {
 		return driver.Grant{}, err
@@ -156,14 +156,24 @@ var multi, exec = []any{"multi"}, []any{"exec"}
 // together with the lock. They are valid if the last of them raised a counter that existed: ZADD
 // CH returns 1 then. It returns 2 for a new counter, because it also adds the member "new", and 0
 // if the counter was ahead. In both cases acquireByClock draws other tokens.
+//
+// The last token tells for all only if the counter is the last token of a step as long, or longer. With the
+// longer step of a Redlock the first one is asked, because others may use the server with the shorter one.
 func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
 	proposed, counter := s.drawn.propose(key, max(now, req.Floor)), s.counterOf(key)
 	value := grantPrefix(req.Owner, proposed) + holder
-	t := append(make([]redis.Cmder, 0, 4),
+	told := proposed
+	if s.step > tokenStep {
+		told = proposed - s.step + 1
+	}
+	t := append(make([]redis.Cmder, 0, 5),
 		noRetryCmd{redis.NewCmd(ctx, multi...)},
-		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", proposed, "t", 1, "new")},
-		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))},
-		noRetryCmd{redis.NewCmd(ctx, exec...)})
+		noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", "CH", told, "t", 1, "new")},
+		noRetryCmd{redis.NewCmd(ctx, "set", key, value, "NX", "PX", millis(req.TTL))})
+	if told != proposed {
+		t = append(t, noRetryCmd{redis.NewCmd(ctx, "zadd", counter, "GT", proposed, "t")})
+	}
+	t = append(t, noRetryCmd{redis.NewCmd(ctx, exec...)})
 	err := s.ackedRoute.viaClient.do(ctx, t...)
 	if !haveResults(err) {
 		if !neverSent(err) {

@@ -82,6 +82,7 @@ type Options struct {
 
 	// Redlock says that the server is one of a Redlock: several such stores go to quorum.New. A grant
 	// has 256 tokens then, not 64, so that callers of one process ask all servers a quarter as often.
+	// All programs of a Redlock set it alike: otherwise they show different tokens of a lock.
 	Redlock bool
 }
 
@@ -112,7 +113,7 @@ type Store struct {
 	watches      javaRWWatches
 	writerPlaces ownerValues   // exclusive requests, not fair, that may have a place in the sorted set writers
 	unconfirmed  ownerValues   // proposed tokens that the caller must not get
-	drawn        drawnTokens   // of names that are locked often
+	drawn        drawnTokens   // of names that were locked lately
 	attempts     *attempts.Log // acquisitions of unknown outcome
 
 	owned  io.Closer // the client that Close closes; nil if it is the caller's

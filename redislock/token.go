@@ -135,7 +135,8 @@ type drawnTokens struct {
 	last map[string]uint64 // by key
 }
 
-// maxDrawnTokens is how many are kept. To forget them costs one round trip for a name.
+// maxDrawnTokens is how many are kept. To forget them costs one round trip for a name
+// of the plain protocol whose tokens are ahead of the clock.
 const maxDrawnTokens = 1024
 
 // propose returns the last token of the next grant of key. Its first token is a multiple of the step, and
@@ -143,10 +144,10 @@ const maxDrawnTokens = 1024
 func (d *drawnTokens) propose(key string, floor uint64) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	first := (floor + d.step - 1) / d.step * d.step
-	if next := d.last[key] + 1; next > first && checkFloor(next) == nil { // otherwise the script says that the counter is too large
-		first = next
+	if next := d.last[key] + 1; checkFloor(next) == nil { // otherwise the script says that the counter is too large
+		floor = max(floor, next)
 	}
+	first := (floor + d.step - 1) / d.step * d.step
 	return first + d.step - 1
 }
 

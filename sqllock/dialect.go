@@ -92,7 +92,7 @@ const (
 	mysqlOldLockWait   = sqldb.MySQLUnlimitIdle + `, SESSION innodb_lock_wait_timeout = @dlock_lock_wait`
 )
 
-// hotStatements take and free a lock.
+// hotStatements take and free a lock; the first is for the scheme version.
 var hotStatements = []statement.ID{statement.ReadHolders, statement.Acquire, statement.Release}
 
 var dialects = map[Dialect]*dialect{

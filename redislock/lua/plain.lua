@@ -1,7 +1,7 @@
 -- The plain protocol keeps a lock as a string, the holder value. The counter of tokens is a score
 -- in a sorted set, because ZADD GT raises it without a script. The set's member 'new' tells the
 -- acquisition without a script whether there was a counter. The counter is always the last token
--- before a multiple of TOKEN_STEP: if the last token of such a grant is larger, the first is, too.
+-- before a multiple of 64: if the last token of a grant of 64 is larger, the first is, too.
 
 -- value_of returns the holder value, or false.
 local function value_of(lock)

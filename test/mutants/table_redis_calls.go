@@ -119,6 +119,13 @@ func init() {
 		test: "test/stores/redis TestRaisedTokenWithinAStep",
 	})
 	add(mutant{
+		rule: "with a longer step the first token tells whether the counter was ahead",
+		file: "redislock/acquire.go",
+		old:  "if s.step > tokenStep {",
+		new:  "if false {",
+		test: "test/stores/redis TestStepsThatDiffer",
+	})
+	add(mutant{
 		rule: "the first proposed token is a multiple of the step",
 		file: "redislock/token.go",
 		old:  "first := (floor + d.step - 1) / d.step * d.step",

@@ -294,31 +294,6 @@ func TestRaisedTokensAreSetAside(t *testing.T) {
 	}
 }
 
-// TestRaisedTokenWithinAStep: tokens that were raised to a number that is no multiple of the step are set
-// aside, also if the next proposal begins among them.
-func TestRaisedTokenWithinAStep(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	for _, protocol := range protocols {
-		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		step := store.Traits().TokenStep
-		acquireAndRelease(t, store, protocol) // from then on the counter exists and the clock is known
-		grant := acquireOne(t, store, protocol)
-		first := (grant.Token + uint64(time.Hour.Microseconds())) / step * step
-		raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, first+1)
-		if err != nil || raised.Token != first+1 {
-			t.Fatalf("%s: token %d, %v; want %d", protocol, raised.Token, err, first+1)
-		}
-		if err := store.Release(t.Context(), raised); err != nil {
-			t.Fatal(err)
-		}
-		next, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: first + step})
-		if err != nil || next.Token <= first+step {
-			t.Errorf("%s: token %d, %v, after tokens that were raised to %d to %d", protocol, next.Token, err, first+1, first+step)
-		}
-	}
-}
-
 // TestTokenThatScriptsCannotCountIsRejected: a token that no script can count past would make every
 // later acquisition of the name fail.
 func TestTokenThatScriptsCannotCountIsRejected(t *testing.T) {
