@@ -35,7 +35,13 @@ var (
 // overlap with the new grant, and the token protects the resource.
 func cutOff(t *testing.T, r Rig, acknowledged bool) {
 	part := r.Partition
-	holder, inside := part.Inside.agent(t), part.Inside.client(t)
+	holder, inside := part.Inside.agent(t), dlock.New(part.Inside.open(t), nil)
+	t.Cleanup(func() {
+		// The leader may have begun to reject between a lock and its release.
+		if err := inside.Close(); err != nil && !errors.Is(err, dlock.ErrUnreachable) {
+			t.Errorf("close: %v", err)
+		}
+	})
 	token := holder.mustLock("cut", r.TTL)
 	holder.send(order{Do: "poll"})
 	part.Cut()
@@ -48,7 +54,7 @@ func cutOff(t *testing.T, r Rig, acknowledged bool) {
 		}
 		var lease *dlock.Lease
 		if lease, err = inside.TryLock(t.Context(), "inside", dlock.WithTTL(r.TTL)); err == nil {
-			_ = lease.Unlock(t.Context()) // the leader may start to reject now
+			_ = lease.Unlock(t.Context())
 		}
 		wait(t, 10*time.Millisecond)
 	}
