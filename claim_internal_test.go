@@ -113,44 +113,6 @@ func TestClaimIsPassedOnEqualTerms(t *testing.T) {
 	}
 }
 
-// lateContext is a context that has ended before a goroutine that waits for it notices.
-type lateContext struct {
-	context.Context
-	err error
-}
-
-func (c *lateContext) Done() <-chan struct{} { return nil }
-func (c *lateContext) Err() error            { return c.err }
-
-// TestPassedClaimIsUndoneOnAdmission: a caller whose context ends as it is admitted gives up the place in
-// the store that the caller before left it.
-func TestPassedClaimIsUndoneOnAdmission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		c, other := New(store, nil), New(store, nil)
-		defer c.Close()
-		defer other.Close()
-		reader := lockX(t, other, t.Context(), WithShared())
-		ctx, cancel := context.WithCancel(t.Context())
-		late := &lateContext{Context: t.Context()}
-		first := lockXSoon(c, ctx) // has a place in the store
-		heir := lockXSoon(c, late)
-		late.err = context.Canceled
-		cancel()
-		<-first
-		if <-heir != nil {
-			t.Error("a caller got the lock after its context had ended")
-		}
-		synctest.Wait()
-		for info := range store.List(t.Context(), "") {
-			if info.Waiters != 0 {
-				t.Errorf("%d places are left", info.Waiters)
-			}
-		}
-		_ = reader.Unlock(t.Context())
-	})
-}
-
 // slowToAnswer is a store without notifications that takes 100 ms for an attempt.
 type slowToAnswer struct{ driver.Store }
 

@@ -174,7 +174,7 @@ func TestListingDoesNotDelayClose(t *testing.T) {
 
 func TestLargestRequestTimeoutDoesNotOverflow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&distantStore{Store: store}, &dlock.Options{RequestTimeout: math.MaxInt64})
+		c := dlock.New(&distantStore{remote: remote{store}}, &dlock.Options{RequestTimeout: math.MaxInt64})
 		mustUnlock(t, mustLock(t, c, t.Context(), "x"))
 		mustLock(t, c, t.Context(), "x")
 		if err := c.Close(); err != nil {

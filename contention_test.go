@@ -215,15 +215,9 @@ func competeHolding(t *testing.T, hold time.Duration, stay []time.Duration, open
 // distantStore is the connection of one process to a store that serves near processes
 // first.
 type distantStore struct {
-	*memlock.Store
+	remote
 	holder  driver.Holder
 	latency time.Duration
-}
-
-func (p *distantStore) Traits() driver.Traits {
-	traits := p.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (p *distantStore) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -235,7 +229,7 @@ func (p *distantStore) Acquire(ctx context.Context, req driver.Request) (driver.
 // distantFor returns the connection of a process: the higher its number, the farther away.
 func distantFor(store *memlock.Store, process int) *distantStore {
 	latency := 100*time.Microsecond + time.Duration(process)*20*time.Microsecond
-	return &distantStore{store, driver.Holder{Host: "here", PID: 100 + process}, latency}
+	return &distantStore{remote{store}, driver.Holder{Host: "here", PID: 100 + process}, latency}
 }
 
 // polledStore is a distantStore without notifications: waiters poll.

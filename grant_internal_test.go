@@ -22,12 +22,7 @@ func begun(t *testing.T, c *Client, name string) *bid {
 	t.Helper()
 	b := bidFor(t, c, name, c.settings(nil))
 	b.occupy()
-	sent := b.call.client.clock.NoLaterThanNow()
-	err := b.claim.attempt(t.Context(), sent, time.Second)
-	if err == nil {
-		err = b.begin(sent)
-	}
-	if err != nil {
+	if err := b.begin(b.mustGet(t)); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -49,11 +44,7 @@ func TestEndedGrantHasNoNewTenure(t *testing.T) {
 		defer c.Close()
 		b := bidFor(t, c, "x", c.settings(nil))
 		b.occupy()
-		sent := b.call.client.clock.NoLaterThanNow()
-		err := b.claim.attempt(t.Context(), sent, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := b.mustGet(t)
 		g := b.claim.grant
 		g.lose(watchdog.ErrExpired)
 		if err := b.begin(sent); !errors.Is(err, ErrUnreachable) {
@@ -74,11 +65,7 @@ func TestGrantBeginsWithItsSlot(t *testing.T) {
 	defer c.Close()
 	b := bidFor(t, c, "x", c.settings(nil))
 	b.occupy()
-	sent := b.call.client.clock.NoLaterThanNow()
-	err := b.claim.attempt(t.Context(), sent, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := b.mustGet(t)
 	g, slot, began := b.claim.grant, b.slot, make(chan error, 1)
 	slot.Update(func(*occupant) { // nothing changes the slot meanwhile
 		go func() { began <- b.begin(sent) }()

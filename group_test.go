@@ -18,7 +18,7 @@ import (
 // exclusive holder of another process get the lock in one step of the store.
 func TestReadersThatWaitTogetherAreAdmittedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c, other := dlock.New(store, nil), dlock.New(inner, nil)
 		defer c.Close()
 		defer other.Close()
@@ -75,7 +75,7 @@ func TestAllCallersOfAGroupGiveUp(t *testing.T) {
 	for name, hold := range map[string]bool{"while it is held": true, "during the attempt": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				c, other := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
+				c, other := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
 				defer c.Close()
 				defer other.Close()
 				if hold {
@@ -158,7 +158,7 @@ func TestPanicOfOneReader(t *testing.T) {
 func TestLongWaitIsNoOutage(t *testing.T) {
 	for _, held := range []time.Duration{dlock.DefaultRequestTimeout - 500*time.Millisecond, 4 * dlock.DefaultRequestTimeout} {
 		bubble(t, func(t *testing.T, inner *memlock.Store) {
-			c := dlock.New(&slowStore{Store: inner, delay: time.Second}, nil)
+			c := dlock.New(&slowStore{remote: remote{inner}, delay: time.Second}, nil)
 			defer c.Close()
 			exclusive := lockSoon(c, t.Context())
 			first, second := lockSoon(c, t.Context(), dlock.WithShared()), lockSoon(c, t.Context(), dlock.WithShared())
@@ -180,7 +180,7 @@ func TestLongWaitIsNoOutage(t *testing.T) {
 func TestFirstSharedAttemptIsNoWait(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		var waited atomic.Int64
-		c := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond},
+		c := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond},
 			&dlock.Options{Hooks: dlock.Hooks{Waited: func(dlock.Event) { waited.Add(1) }}})
 		defer c.Close()
 		lease, err := c.Lock(t.Context(), "x", dlock.WithShared(), dlock.WithWait(10*time.Millisecond))
@@ -212,7 +212,7 @@ func TestRefusedSharedTryLockAsksOnce(t *testing.T) {
 		}
 		mustUnlock(t, exclusive)
 
-		slow := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond}, nil)
+		slow := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond}, nil)
 		defer slow.Close()
 		exclusive = mustLock(t, other, t.Context(), "x")
 		go func() { _, _ = slow.TryLock(t.Context(), "x", dlock.WithShared()) }()
@@ -262,7 +262,7 @@ func TestTryLockBesideOthersOfItsKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				c := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond}, nil)
+				c := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond}, nil)
 				defer c.Close()
 				var wg sync.WaitGroup
 				for range callers {
@@ -301,7 +301,7 @@ func TestOtherLimitIsRefusedAtOnceInOneProcess(t *testing.T) {
 		for inFlight, delay := range map[string]time.Duration{"known": 0, "in flight": 100 * time.Millisecond} {
 			t.Run(test.name+", "+inFlight, func(t *testing.T) {
 				bubble(t, func(t *testing.T, inner *memlock.Store) {
-					c := dlock.New(&slowStore{Store: inner, delay: delay}, nil)
+					c := dlock.New(&slowStore{remote: remote{inner}, delay: delay}, nil)
 					defer c.Close()
 					holder := lockSoon(c, t.Context(), test.holds...)
 					waiter := lockSoon(c, t.Context(), test.waits...)

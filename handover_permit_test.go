@@ -23,7 +23,7 @@ func permitInCrowd(t *testing.T, c *dlock.Client) (held *dlock.Lease, occupant <
 // store is not asked. Other processes have their chance after a while.
 func TestPermitsAreHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		permit, occupant := permitInCrowd(t, c)
@@ -72,7 +72,7 @@ func TestPermitsAreHandedOver(t *testing.T) {
 // A chain of hand-overs ends: the caller that asks the store is not passed for ever.
 func TestPermitHandOversEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		c := dlock.New(&callCounter{Store: inner}, nil)
+		c := dlock.New(&callCounter{remote: remote{inner}}, nil)
 		defer c.Close()
 		permit, occupant := permitInCrowd(t, c)
 		for handOvers := 0; ; handOvers++ {
@@ -111,7 +111,7 @@ func TestPermitHandOverNeedsEqualTerms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				store := &callCounter{Store: inner}
+				store := &callCounter{remote: remote{inner}}
 				c := dlock.New(store, nil)
 				defer c.Close()
 				permit, occupant := permitInCrowd(t, c)
@@ -136,7 +136,7 @@ func TestPermitHandOverNeedsEqualTerms(t *testing.T) {
 // A fair permit is not handed over: fair callers of other processes may have waited for longer.
 func TestFairPermitIsNotHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		limit := dlock.WithLimit(1)

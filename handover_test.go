@@ -15,14 +15,8 @@ import (
 
 // callCounter is a remote store that counts what it granted and released.
 type callCounter struct {
-	*memlock.Store
+	remote
 	acquires, releases atomic.Int64
-}
-
-func (s *callCounter) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (s *callCounter) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -76,7 +70,7 @@ func lockInCrowd(t *testing.T, c *dlock.Client, opts ...dlock.Option) *dlock.Lea
 // asked.
 func TestHandOverAsksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		lease := lockInCrowd(t, c)
@@ -136,7 +130,7 @@ func TestHandOverNeedsEqualTerms(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				store := &callCounter{Store: inner}
+				store := &callCounter{remote: remote{inner}}
 				c := dlock.New(store, nil)
 				defer c.Close()
 				lease := lockInCrowd(t, c, test.first)
@@ -187,7 +181,7 @@ func TestHandOverSkipsAWaiterThatLeft(t *testing.T) {
 // slice has not ended: the next waiter asks the store.
 func TestLeaseThatIsNotRenewedIsNotHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &unrenewed{callCounter{Store: inner}}
+		store := &unrenewed{callCounter{remote: remote{inner}}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		const ttl = 15 * time.Millisecond // a slice lasts for 10 ms
@@ -285,7 +279,7 @@ func TestHandOverWhileClosing(t *testing.T) {
 // A waiter for several names takes all of them in one step.
 func TestNoHandOverToLockAll(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		first := lockInCrowd(t, c)
@@ -312,7 +306,7 @@ func TestNoHandOverToLockAll(t *testing.T) {
 // Other processes get the lock although a goroutine of this process always waits.
 func TestHandOverEndsWithTheTimeSlice(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &callCounter{Store: inner}
+		store := &callCounter{remote: remote{inner}}
 		c, other := dlock.New(store, nil), dlock.New(inner, nil)
 		defer c.Close()
 		defer other.Close()

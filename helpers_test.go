@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memlock"
 )
 
@@ -36,4 +37,13 @@ func mustUnlock(t *testing.T, lease *dlock.Lease) {
 	if err := lease.Unlock(context.Background()); err != nil {
 		t.Errorf("Unlock(%q): %v", lease.Name(), err)
 	}
+}
+
+// remote is a store that counts as one over a network, so that calls to it have time limits.
+type remote struct{ *memlock.Store }
+
+func (r remote) Traits() driver.Traits {
+	traits := r.Store.Traits()
+	traits.Local = false
+	return traits
 }

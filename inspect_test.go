@@ -178,23 +178,17 @@ func TestInspectionWithoutAnAnswerIsUnreachable(t *testing.T) {
 }
 
 // slowList is a store that lists, cannot find, and does not answer.
-type slowList struct{ *memlock.Store }
-
-func (s slowList) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
-}
+type slowList struct{ remote }
 
 func (s slowList) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return deaf(s).List(ctx, prefix)
+	return deaf{s.Store}.List(ctx, prefix)
 }
 
 // TestFindByListingIsBounded: RequestTimeout also bounds Find in a store that has to list, such as an SQL
 // database.
 func TestFindByListingIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(slowList{store}, nil)
+		c := dlock.New(slowList{remote{store}}, nil)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

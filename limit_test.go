@@ -18,7 +18,7 @@ import (
 // distant is a store whose answers take a while. A call whose context ends first has no answer,
 // and is not carried out.
 type distant struct {
-	*memlock.Store
+	remote
 	delay   time.Duration
 	down    atomic.Bool // no call is answered
 	refuses atomic.Bool // no connection can be made: every call fails at once
@@ -26,12 +26,8 @@ type distant struct {
 
 const roundTrip = 10 * time.Millisecond
 
-func newDistant(store *memlock.Store) *distant { return &distant{Store: store, delay: roundTrip} }
-
-func (s *distant) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
+func newDistant(store *memlock.Store) *distant {
+	return &distant{remote: remote{store}, delay: roundTrip}
 }
 
 func (s *distant) answer(ctx context.Context) error {

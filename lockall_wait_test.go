@@ -39,7 +39,7 @@ func TestLockAllWaitLimitBeginsWithTheFirstRefusal(t *testing.T) {
 	}{{"at once", nil}, {"one after the other", []dlock.Option{dlock.WithFair()}}} {
 		t.Run(way.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
-				s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+				s := &slowStore{remote: remote{store}, delay: 100 * time.Millisecond}
 				c, other := dlock.New(s, nil), dlock.New(store, nil)
 				defer c.Close()
 				defer other.Close()
@@ -117,7 +117,7 @@ func (s *unansweredSecond) Release(ctx context.Context, grant driver.Grant) erro
 // attempts of unknown outcome.
 func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &unansweredSecond{slowStore: slowStore{Store: store}, released: map[string]int{}}
+		s := &unansweredSecond{slowStore: slowStore{remote: remote{store}}, released: map[string]int{}}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()
@@ -147,7 +147,7 @@ func TestLockAllUndoesWhenItGivesUpInTheLocalQueue(t *testing.T) {
 // unknown outcome for all names, also for those that it never comes to.
 func TestLockAllUndoesBeforeItQueues(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &unansweredSecond{slowStore: slowStore{Store: store}, released: map[string]int{}}
+		s := &unansweredSecond{slowStore: slowStore{remote: remote{store}}, released: map[string]int{}}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()
@@ -181,7 +181,7 @@ func TestLockAllUndoesBeforeItQueues(t *testing.T) {
 // does not take a store that answers for one that does not.
 func TestLockAllBesideSlowAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&slowStore{Store: store, delay: time.Second}, &dlock.Options{RequestTimeout: 3 * time.Second})
+		c := dlock.New(&slowStore{remote: remote{store}, delay: time.Second}, &dlock.Options{RequestTimeout: 3 * time.Second})
 		defer c.Close()
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/clock"
 	"github.com/dlock-go/dlock/internal/watchdog"
 	"github.com/dlock-go/dlock/memlock"
 )
@@ -24,6 +25,16 @@ func (b *bid) occupy() {
 	b.slot, _ = b.call.client.queue.TryEnter(b.claim.name, b.occupant(b.call.client.clock.NoLaterThanNow()))
 }
 
+// mustGet makes an attempt, which the store grants, and returns when it was sent.
+func (b *bid) mustGet(t *testing.T) (sent clock.Instant) {
+	t.Helper()
+	sent = b.call.client.clock.NoLaterThanNow()
+	if err := b.claim.attempt(t.Context(), sent, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
 // A grant that the store revokes before the lease has started gives an error. Another attempt may succeed.
 func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -31,11 +42,7 @@ func TestGrantRevokedBeforeTheLeaseStarts(t *testing.T) {
 		c := New(store, nil)
 		defer c.Close()
 		b := bidFor(t, c, "x", c.settings(nil))
-		sent := b.call.client.clock.NoLaterThanNow()
-		err := b.claim.attempt(t.Context(), sent, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := b.mustGet(t)
 		store.revoke[0]()
 		if err := b.begin(sent); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrLost) {
 			t.Fatalf("begin: %v; want ErrUnreachable", err)
@@ -233,11 +240,7 @@ func TestRevokedLeaseIsNotWatched(t *testing.T) {
 		store := &reporter{Store: memlock.New()}
 		c := New(store, nil)
 		b := bidFor(t, c, "x", c.settings(nil))
-		sent := b.call.client.clock.NoLaterThanNow()
-		err := b.claim.attempt(t.Context(), sent, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := b.mustGet(t)
 		var lost sync.WaitGroup
 		lost.Go(store.revoke[0])
 		begun := b.begin(sent)

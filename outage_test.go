@@ -323,7 +323,7 @@ func TestEveryCallInAnOutageTakesOneRequestTimeout(t *testing.T) {
 func TestWaitForAnotherOutcomeShortensTheAttempt(t *testing.T) {
 	for _, limit := range []time.Duration{0, time.Hour} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
-			c := dlock.New(&scripted{Store: store, decide: func(int) bool { return false }}, nil)
+			c := dlock.New(&scripted{remote: remote{store}, decide: func(int) bool { return false }}, nil)
 			defer c.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
@@ -343,7 +343,7 @@ func TestWaitForAnotherOutcomeShortensTheAttempt(t *testing.T) {
 // Callers that wait for each other on a slow store are not in an outage.
 func TestSlowStoreIsNotAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&slowStore{Store: store, delay: 900 * time.Millisecond}, nil)
+		c := dlock.New(&slowStore{remote: remote{store}, delay: 900 * time.Millisecond}, nil)
 		defer c.Close()
 		var all sync.WaitGroup
 		for range 20 {

@@ -37,7 +37,7 @@ func TestWaitersBehindALocalHolderSurviveAnOutage(t *testing.T) {
 	for mode, opts := range waiterModes {
 		t.Run(mode, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
-				s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 2 && attempt != 3 }}
+				s := &scripted{remote: remote{store}, decide: func(attempt int) bool { return attempt != 2 && attempt != 3 }}
 				c := dlock.New(s, nil)
 				defer c.Close()
 				holder := mustLock(t, c, t.Context(), "x")

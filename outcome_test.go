@@ -70,15 +70,9 @@ func TestOutageIsNotReportedAsHeld(t *testing.T) {
 
 // slowStore answers late.
 type slowStore struct {
-	*memlock.Store
+	remote
 	acquires atomic.Int64
 	delay    time.Duration
-}
-
-func (s *slowStore) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (s *slowStore) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -98,7 +92,7 @@ func (s *slowStore) AcquireAll(ctx context.Context, reqs []driver.Request) ([]dr
 func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
 	for _, acquired := range []bool{true, false} {
 		bubble(t, func(t *testing.T, store *memlock.Store) {
-			s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+			s := &slowStore{remote: remote{store}, delay: 100 * time.Millisecond}
 			c, other := dlock.New(s, nil), dlock.New(store, nil)
 			defer c.Close()
 			defer other.Close()
@@ -140,7 +134,7 @@ func TestTryLockWaitsForAnotherCallersOutcome(t *testing.T) {
 // has failed and was undone.
 func TestTryLockSucceedsAfterAFailedAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 1 }}
+		s := &scripted{remote: remote{store}, decide: func(attempt int) bool { return attempt != 1 }}
 		c := dlock.New(s, nil)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -162,19 +156,13 @@ func TestTryLockSucceedsAfterAFailedAttempt(t *testing.T) {
 // scripted lets a test decide which attempts are answered, and records which owners were
 // released.
 type scripted struct {
-	*memlock.Store
+	remote
 	decide func(attempt int) (answer bool)
 
 	mu       sync.Mutex
 	attempts int
 	released []driver.Owner
 	owner    driver.Owner // of the last attempt
-}
-
-func (s *scripted) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (s *scripted) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -201,7 +189,7 @@ func (s *scripted) Release(ctx context.Context, grant driver.Grant) error {
 // attempt was refused: the first may still be carried out.
 func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &scripted{Store: store, decide: func(attempt int) bool { return attempt != 3 }}
+		s := &scripted{remote: remote{store}, decide: func(attempt int) bool { return attempt != 3 }}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()
@@ -225,7 +213,7 @@ func TestRefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 // TryLock behind a waiter without an answer yet learns the holder from that waiter's refusal.
 func TestTryLockWaitsForAWaitersRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+		s := &slowStore{remote: remote{store}, delay: 100 * time.Millisecond}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()
@@ -249,7 +237,7 @@ func TestTryLockWaitsForAWaitersRefusal(t *testing.T) {
 // store itself, the last calls would find no answer within RequestTimeout.
 func TestRefusalAnswersEveryTryLockBehindIt(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		s := &slowStore{Store: store, delay: 100 * time.Millisecond}
+		s := &slowStore{remote: remote{store}, delay: 100 * time.Millisecond}
 		c, other := dlock.New(s, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()

@@ -20,9 +20,6 @@ func (c *Client) offer(g *grant) {
 		return
 	}
 	c.shared.Store(g.name(), g)
-	if !g.status().held { // it ended before it was stored
-		c.shared.CompareAndDelete(g.name(), g)
-	}
 	c.serveShared(g)
 }
 

@@ -16,7 +16,7 @@ import (
 
 // mutable is a store that stops answering when it is silent.
 type mutable struct {
-	*memlock.Store
+	remote
 	silent atomic.Bool
 }
 
@@ -36,17 +36,11 @@ func (m *mutable) Release(ctx context.Context, g driver.Grant) error {
 	return m.Store.Release(ctx, g)
 }
 
-func (m *mutable) Traits() driver.Traits {
-	traits := m.Store.Traits()
-	traits.Local = false
-	return traits
-}
-
 // TestPassedClaimDoesNotHideAnOutage: callers with a limit that come all the time, so that each inherits the
 // claim of the one before, report an outage and not the holder that the store named before it.
 func TestPassedClaimDoesNotHideAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &mutable{Store: memlock.New()}
+		store := &mutable{remote: remote{memlock.New()}}
 		if _, err := store.Store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: 30 * time.Second}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 // the first caller before it gives up sooner.
 func TestImpatientCallerDelaysNoReportOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &mutable{Store: memlock.New()}
+		store := &mutable{remote: remote{memlock.New()}}
 		store.silent.Store(true)
 		c := dlock.New(store, nil)
 		defer c.Close()

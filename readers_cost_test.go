@@ -113,7 +113,7 @@ func TestSharedWaitBeginsAfterTheFirstAttempt(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("held %v", held), func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				c, other := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
+				c, other := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
 				defer c.Close()
 				defer other.Close()
 				if held {
@@ -157,7 +157,7 @@ func TestCancelledSharedCallersCostLittle(t *testing.T) {
 	cost := func(callers int) time.Duration {
 		var took time.Duration
 		synctest.Test(t, func(t *testing.T) {
-			c := dlock.New(&slowStore{Store: memlock.New(), delay: time.Minute}, &dlock.Options{RequestTimeout: time.Hour})
+			c := dlock.New(&slowStore{remote: remote{memlock.New()}, delay: time.Minute}, &dlock.Options{RequestTimeout: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for range callers {

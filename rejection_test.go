@@ -17,15 +17,9 @@ import (
 
 // lateRejection rejects attempts at the moment at which their time ends.
 type lateRejection struct {
-	*memlock.Store
+	remote
 	reason  error
 	rejects atomic.Bool
-}
-
-func (s *lateRejection) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (s *lateRejection) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -66,7 +60,7 @@ func TestRejectionAtTheEndOfTheTimeIsReported(t *testing.T) {
 			for _, waits := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, waits=%v, %v", name, waits, reason), func(t *testing.T) {
 					bubble(t, func(t *testing.T, store *memlock.Store) {
-						s := &lateRejection{Store: store, reason: reason}
+						s := &lateRejection{remote: remote{store}, reason: reason}
 						c, other := dlock.New(s, nil), dlock.New(store, nil)
 						defer c.Close()
 						defer other.Close()
@@ -94,7 +88,7 @@ func TestRejectionAtTheEndOfTheTimeIsReported(t *testing.T) {
 func TestCauseOfTheCallerIsNotARejection(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		cause := errors.New("shutting down")
-		c := dlock.New(&abandoning{slowStore{Store: store}}, nil)
+		c := dlock.New(&abandoning{slowStore{remote: remote{store}}}, nil)
 		defer c.Close()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(cause) })
@@ -146,7 +140,7 @@ func TestErrorOfAnotherLockIsNoAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *memlock.Store) {
-				c := dlock.New(&grantingUnheard{slowStore{Store: store}}, nil)
+				c := dlock.New(&grantingUnheard{slowStore{remote: remote{store}}}, nil)
 				defer c.Close()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(cause) })
@@ -255,7 +249,7 @@ func (s *slowDenial) Acquire(ctx context.Context, _ driver.Request) (driver.Gran
 // RequestTimeout for its own attempt.
 func TestRejectedAttemptsAreNotAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&slowDenial{slowStore{Store: store, delay: 900 * time.Millisecond}}, nil)
+		c := dlock.New(&slowDenial{slowStore{remote: remote{store}, delay: 900 * time.Millisecond}}, nil)
 		defer c.Close()
 		var all sync.WaitGroup
 		for range 20 {

@@ -190,7 +190,7 @@ func TestPlaceIsGivenUpAfterAnOutage(t *testing.T) {
 // Close releases the locks of other servers although hundreds of releases hang at one server.
 func TestCloseReleasesOthersWhileHundredsHang(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(&oneServerHangs{Store: store}, nil)
+		c := dlock.New(&oneServerHangs{remote: remote{store}}, nil)
 		for i := range 1000 {
 			mustLock(t, c, t.Context(), fmt.Sprint("hangs ", i))
 			mustLock(t, c, t.Context(), fmt.Sprint("healthy ", i))
@@ -216,7 +216,7 @@ func TestCloseReleasesOthersWhileHundredsHang(t *testing.T) {
 }
 
 // oneServerHangs answers no release of the names that begin with hangs.
-type oneServerHangs struct{ *memlock.Store }
+type oneServerHangs struct{ remote }
 
 func (s *oneServerHangs) Release(ctx context.Context, grant driver.Grant) error {
 	if strings.HasPrefix(grant.Name, "hangs") {
@@ -224,10 +224,4 @@ func (s *oneServerHangs) Release(ctx context.Context, grant driver.Grant) error 
 		return ctx.Err()
 	}
 	return s.Store.Release(ctx, grant)
-}
-
-func (s *oneServerHangs) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }

@@ -17,7 +17,7 @@ import (
 func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		const ttl = 9 * time.Second
-		s := &lateRenewal{Store: store, late: 2 * time.Second}
+		s := &lateRenewal{remote: remote{store}, late: 2 * time.Second}
 		c := dlock.New(s, nil)
 		defer c.Close()
 		lease := mustLock(t, c, t.Context(), "x", dlock.WithTTL(ttl))
@@ -34,15 +34,9 @@ func TestTrustOfARenewalCountsFromItsSending(t *testing.T) {
 
 // lateRenewal answers the first renewal late, and no other renewal.
 type lateRenewal struct {
-	*memlock.Store
+	remote
 	late time.Duration
 	sent time.Time // when the first renewal was sent
-}
-
-func (s *lateRenewal) Traits() driver.Traits {
-	traits := s.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func (s *lateRenewal) Renew(ctx context.Context, grants []driver.Grant) []error {

@@ -220,35 +220,51 @@ func TestReportAfterTheRelease(t *testing.T) {
 	})
 }
 
+// lateContext is a context that has ended before a goroutine that waits for it notices.
+type lateContext struct {
+	context.Context
+	err error
+}
+
+func (c *lateContext) Done() <-chan struct{} { return nil }
+func (c *lateContext) Err() error            { return c.err }
+
 // TestPassedClaimIsUndone: a caller that gives up passes its place in the store to the next one. If that
-// one gives up at the moment of its admission, the place is left.
+// one gives up while it waits, or at the moment of its admission, no place is left.
 func TestPassedClaimIsUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		c, other := New(store, nil), New(store, nil)
-		defer c.Close()
-		defer other.Close()
-		reader := lockX(t, other, t.Context(), WithShared())
-		ctx, cancel := context.WithCancel(t.Context())
-		first, heir := lockXSoon(c, ctx), lockXSoon(c, ctx) // the first has a place in the store
-		waiters := func() (n int) {
-			for info := range store.List(t.Context(), "") {
-				n += info.Waiters
+	for _, onAdmission := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memlock.New()
+			c, other := New(store, nil), New(store, nil)
+			defer c.Close()
+			defer other.Close()
+			reader := lockX(t, other, t.Context(), WithShared())
+			ctx, cancel := context.WithCancel(t.Context())
+			first := lockXSoon(c, ctx) // has a place in the store
+			late := &lateContext{Context: t.Context()}
+			heir := lockXSoon(c, map[bool]context.Context{false: ctx, true: late}[onAdmission])
+			waiters := func() (n int) {
+				for info := range store.List(t.Context(), "") {
+					n += info.Waiters
+				}
+				return n
 			}
-			return n
-		}
-		if n := waiters(); n != 1 {
-			t.Errorf("%d callers have a place; want 1", n)
-		}
-		cancel()
-		<-first
-		<-heir
-		synctest.Wait()
-		if n := waiters(); n != 0 {
-			t.Errorf("%d places are left", n)
-		}
-		_ = reader.Unlock(t.Context())
-	})
+			if n := waiters(); n != 1 {
+				t.Errorf("%d callers have a place; want 1", n)
+			}
+			late.err = context.Canceled
+			cancel()
+			<-first
+			if <-heir != nil {
+				t.Error("a caller got the lock after its context had ended")
+			}
+			synctest.Wait()
+			if n := waiters(); n != 0 {
+				t.Errorf("on admission %v: %d places are left", onAdmission, n)
+			}
+			_ = reader.Unlock(t.Context())
+		})
+	}
 }
 
 // forgetful is a remote store of which some answers arrive late or never.

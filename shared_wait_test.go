@@ -36,7 +36,7 @@ func TestSharedTryLockBesideARefusedExclusiveOne(t *testing.T) {
 	for name, call := range lockShared {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, inner *memlock.Store) {
-				c, other := dlock.New(&slowStore{Store: inner, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
+				c, other := dlock.New(&slowStore{remote: remote{inner}, delay: 100 * time.Millisecond}, nil), dlock.New(inner, nil)
 				defer c.Close()
 				defer other.Close()
 				reader := mustLock(t, other, t.Context(), "x", dlock.WithShared())
@@ -85,7 +85,7 @@ func (s *failing) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 // several callers before it, each within the RequestTimeout, has not met an outage.
 func TestOutcomesBeforeASharedCallerAreNoOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &failing{slowStore{Store: inner, delay: 500 * time.Millisecond}, 900 * time.Millisecond}
+		store := &failing{slowStore{remote: remote{inner}, delay: 500 * time.Millisecond}, 900 * time.Millisecond}
 		c := dlock.New(store, &dlock.Options{RequestTimeout: time.Second})
 		defer c.Close()
 		first := lockSoon(c, t.Context()) // until 0.9 s
@@ -121,7 +121,7 @@ func (s *neverAnswers) Release(context.Context, driver.Grant) error { return dri
 func TestSharedCallerLearnsOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
 		const limit = time.Second
-		c := dlock.New(&neverAnswers{slowStore{Store: inner}}, &dlock.Options{RequestTimeout: limit})
+		c := dlock.New(&neverAnswers{slowStore{remote: remote{inner}}}, &dlock.Options{RequestTimeout: limit})
 		defer c.Close()
 		writer := lockSoon(c, t.Context())
 		time.Sleep(limit / 2)

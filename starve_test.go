@@ -141,7 +141,7 @@ func TestLockAllQueuesBehindFairWaiters(t *testing.T) {
 // process let it ask for the name that fair callers want queues all the same.
 func TestLockAllDoesNotStarveBesideItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &slowStore{Store: inner, delay: time.Millisecond}
+		store := &slowStore{remote: remote{inner}, delay: time.Millisecond}
 		c, other := dlock.New(store, nil), dlock.New(store, nil)
 		defer c.Close()
 		defer other.Close()

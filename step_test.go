@@ -11,7 +11,7 @@ import (
 // A chain of hand-overs uses no token twice, and none that the store has not granted.
 func TestHandOverEndsWithTheStep(t *testing.T) {
 	bubble(t, func(t *testing.T, inner *memlock.Store) {
-		store := &smallStep{callCounter{Store: inner}}
+		store := &smallStep{callCounter{remote: remote{inner}}}
 		c := dlock.New(store, nil)
 		defer c.Close()
 		lease := lockInCrowd(t, c)

@@ -114,7 +114,7 @@ func TestUnlockReturnsTheSameErrorTwice(t *testing.T) {
 
 func TestUnlockIsBoundedWithoutAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
-		c := dlock.New(mute{store}, nil)
+		c := dlock.New(mute{remote{store}}, nil)
 		defer c.Close()
 		lease := mustLock(t, c, t.Context(), "x")
 		start := time.Now()
@@ -129,17 +129,11 @@ func TestUnlockIsBoundedWithoutAnAnswer(t *testing.T) {
 }
 
 // mute never answers a release, and returns the cause of its context.
-type mute struct{ *memlock.Store }
+type mute struct{ remote }
 
 func (mute) Release(ctx context.Context, _ driver.Grant) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
-}
-
-func (m mute) Traits() driver.Traits {
-	traits := m.Store.Traits()
-	traits.Local = false
-	return traits
 }
 
 func TestRenewalEndsBeforeTheRelease(t *testing.T) {

@@ -97,11 +97,7 @@ func TestClosedCallLeavesTheSlotAlone(t *testing.T) {
 		b := bidFor(t, c, "x", s)
 		b.occupy()
 		slot := b.slot
-		sent := b.call.client.clock.NoLaterThanNow()
-		err := b.claim.attempt(t.Context(), sent, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := b.mustGet(t)
 		if err := b.begin(sent); err != nil {
 			t.Fatal(err)
 		}
@@ -130,12 +126,7 @@ func TestHooksBalanceWhenCloseMeetsALock(t *testing.T) {
 			s := c.settings(nil)
 			b := bidFor(t, c, "x", s)
 			b.occupy()
-			sent := b.call.client.clock.NoLaterThanNow()
-			err := b.claim.attempt(t.Context(), sent, time.Second)
-			if err == nil {
-				err = b.begin(sent)
-			}
-			if err != nil {
+			if err := b.begin(b.mustGet(t)); err != nil {
 				t.Fatal(err)
 			}
 			if first == "Close" {

@@ -21,7 +21,7 @@ func init() {
 		file: "enter.go",
 		old:  "\tb.inherit()\n",
 		new:  "\tif b.call.ctx.Err() == nil {\n\t\tb.inherit()\n\t}\n",
-		test: ". TestPassedClaimIsUndoneOnAdmission",
+		test: ". TestPassedClaimIsUndone",
 	})
 	add(mutant{
 		rule: "a caller that fails does not pass its claim",

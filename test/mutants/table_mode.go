@@ -47,8 +47,8 @@ func init() {
 	add(mutant{
 		rule: "shared callers that wait together are admitted together",
 		file: "pass.go",
-		old:  "\t\tc.shared.CompareAndDelete(g.name(), g)\n\t}\n\tc.serveShared(g)\n",
-		new:  "\t\tc.shared.CompareAndDelete(g.name(), g)\n\t}\n",
+		old:  "\tc.shared.Store(g.name(), g)\n\tc.serveShared(g)\n",
+		new:  "\tc.shared.Store(g.name(), g)\n",
 		test: ". TestSharedGrantIsOffered",
 	})
 	add(mutant{
