@@ -100,14 +100,6 @@ func (s *Store) connect(ctx context.Context, c *conn) error {
 	return nil // any other error is an answer
 }
 
-// answer is what a try returned over a connection.
-type answer[T any] struct {
-	try   int
-	conn  *conn
-	reply T
-	err   error
-}
-
 // retry calls do until a try is answered, for up to callLimit. It tries again when the connection was
 // replaced and, if there are several members, after answerLimit: another member may answer. A try
 // without an answer goes on meanwhile, because the servers may be slow. After more than one try the
@@ -116,36 +108,72 @@ func retry[T any](ctx context.Context, s *Store, do func(ctx context.Context, c 
 	return retryWhile(ctx, ctx, s, do)
 }
 
-// retryWhile is a retry that does not try again after wanted has ended.
+// retryWhile is a retry that does not try again after wanted has ended. The first try, which is nearly
+// always the only one, needs no other goroutine.
 func retryWhile[T any](ctx, wanted context.Context, s *Store, do func(ctx context.Context, c *conn) (T, error)) (reply T, tries int, err error) {
-	var calls sync.WaitGroup
-	defer calls.Wait()
 	unanswered, cancel := context.WithCancel(ctx) // without a deadline: see callContextLocked
 	defer cancel()
-	limit := time.NewTimer(callLimit)
+	r := &request[T]{s, ctx, wanted, unanswered, cancel, do, make(chan answer[T], 1)}
+	c := s.conn.Load()
+	ended := make(chan struct{})
+	late := time.AfterFunc(answerLimit, func() {
+		defer close(ended)
+		reply, tries, err = r.tryAgain(c)
+	})
+	first, failure := ask(unanswered, s, c, do)
+	inTime := late.Stop()
+	if inTime && (failure == nil || s.conn.Load() == c) {
+		return first, 1, failure
+	}
+	r.answered(answer[T]{1, c, first, failure})
+	if inTime {
+		return r.tryAgain(c)
+	}
+	<-ended
+	return reply, tries, err
+}
+
+// request is what the tries of a retry have in common.
+type request[T any] struct {
+	store       *Store
+	ctx, wanted context.Context
+	unanswered  context.Context // of the tries
+	cancel      context.CancelFunc
+	do          func(ctx context.Context, c *conn) (T, error)
+	answers     chan answer[T] // with room for one
+}
+
+// answer is what a try returned over a connection.
+type answer[T any] struct {
+	try   int
+	conn  *conn
+	reply T
+	err   error
+}
+
+func (r *request[T]) answered(a answer[T]) {
+	select {
+	case r.answers <- a:
+	case <-r.unanswered.Done():
+	}
+}
+
+// tryAgain makes the tries after the first over c, which is late, or failed because c was replaced.
+func (r *request[T]) tryAgain(c *conn) (reply T, tries int, err error) {
+	s := r.store
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer r.cancel()
+	limit := time.NewTimer(callLimit - answerLimit)
 	defer limit.Stop()
-	late := time.NewTimer(answerLimit)
+	late := time.NewTimer(0)
 	defer late.Stop()
-	answers := make(chan answer[T])
 	several := len(s.client.Endpoints()) > 1
-	for {
-		c := s.conn.Load()
-		tries++
-		try := tries
-		calls.Add(1)
-		s.workers.Go(func() {
-			defer calls.Done()
-			reply, err := ask(unanswered, s, c, do)
-			select {
-			case answers <- answer[T]{try, c, reply, err}:
-			case <-unanswered.Done():
-			}
-		})
-		late.Reset(answerLimit)
+	for tries = 1; ; tries++ {
 		var replaced <-chan struct{}
 		for again := false; !again; {
 			select {
-			case a := <-answers:
+			case a := <-r.answers:
 				again = a.try == tries // an earlier one that failed proves nothing
 				if a.err == nil || again && s.conn.Load() == a.conn {
 					return a.reply, tries, a.err
@@ -157,13 +185,22 @@ func retryWhile[T any](ctx, wanted context.Context, s *Store, do func(ctx contex
 				again = true
 			case <-limit.C:
 				return reply, tries, fmt.Errorf("no answer within %v", callLimit)
-			case <-ctx.Done():
-				return reply, tries, context.Cause(ctx)
+			case <-r.ctx.Done():
+				return reply, tries, context.Cause(r.ctx)
 			}
 		}
-		if wanted.Err() != nil {
-			return reply, tries, context.Cause(wanted)
+		if r.wanted.Err() != nil {
+			return reply, tries, context.Cause(r.wanted)
 		}
+		c = s.conn.Load()
+		try, over := tries+1, c
+		calls.Add(1)
+		s.workers.Go(func() {
+			defer calls.Done()
+			reply, err := ask(r.unanswered, s, over, r.do)
+			r.answered(answer[T]{try, over, reply, err})
+		})
+		late.Reset(answerLimit)
 	}
 }
 
