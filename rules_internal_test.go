@@ -39,7 +39,7 @@ func lockXSoon(c *Client, ctx context.Context, opts ...Option) <-chan *Lease {
 func makeIdle(l *Lease) (rest func() error) {
 	t, g := l.tenure, l.tenure.grant
 	g.mu.Lock()
-	t.entries, t.stage = 0, released
+	t.entries, t.stage = 0, unlocked
 	g.detachLocked(t)
 	g.mu.Unlock()
 	t.endContext(ErrReleased)

@@ -42,7 +42,7 @@ const (
 	attached  stage = iota
 	delivered       // it is the caller's
 	acquired        // the hook Acquired has returned, if there is one
-	released        // by its last lease, before the grant had ended
+	unlocked        // its last lease, before the grant had ended
 )
 
 // report is the last hook of a tenure.
@@ -59,7 +59,7 @@ func (t *tenure) endCause() error {
 }
 
 func (t *tenure) endCauseLocked() error {
-	if t.stage == released {
+	if t.stage == unlocked {
 		return ErrReleased
 	}
 	return t.grant.cause

@@ -74,7 +74,7 @@ func (t *tenure) leave() (l leaving) {
 		return l
 	}
 	if l.cause == nil {
-		t.stage = released
+		t.stage = unlocked
 	}
 	l.idle = g.detachLocked(t)
 	if l.idle && l.cause == nil && g.slot != nil && !g.slot.Waited() {
@@ -102,7 +102,7 @@ func (t *tenure) giveBack() {
 	cause := g.cause
 	t.entries = 0
 	if cause == nil {
-		t.stage = released
+		t.stage = unlocked
 	}
 	idle := g.detachLocked(t)
 	g.mu.Unlock()

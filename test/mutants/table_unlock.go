@@ -89,7 +89,7 @@ func init() {
 	add(mutant{
 		rule: "a context of an unlocked lease does not re-enter a grant that was handed over",
 		file: "tenure.go",
-		old:  "\tif t.stage == released {\n",
+		old:  "\tif t.stage == unlocked {\n",
 		new:  "\tif false {\n",
 		test: ". TestStaleContextDoesNotReenter",
 	})
