@@ -9,18 +9,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestCancelledCallLeavesNoHold: a call whose context ends before it asks the server leaves no hold
-// in memory.
-func TestCancelledCallLeavesNoHold(t *testing.T) {
+func storeWithoutServer(t *testing.T) *Store {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
 	s, err := New(client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestCancelledCallLeavesNoHold: a call whose context ends before it asks the server leaves no hold
+// in memory.
+func TestCancelledCallLeavesNoHold(t *testing.T) {
+	s := storeWithoutServer(t)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	failed := 0

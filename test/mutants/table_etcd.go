@@ -113,7 +113,7 @@ func init() {
 	add(mutant{
 		rule: "a call without a deadline ends",
 		file: "etcdlock/conn.go",
-		old:  `limit := time.NewTimer(callLimit)`,
+		old:  `limit := time.NewTimer(callLimit - answerLimit)`,
 		new:  `limit := time.NewTimer(100 * callLimit)`,
 		test: "test/stores/etcd TestCallsWithoutADeadlineEnd",
 	})
@@ -123,6 +123,13 @@ func init() {
 		old:  `if next != nil && !bad.Load() {`,
 		new:  `if next != nil {`,
 		test: "test/stores/etcd TestBadMembers/silent",
+	})
+	add(mutant{
+		rule: "a request whose connection was replaced is sent again",
+		file: "etcdlock/conn.go",
+		old:  `if inTime && (failure == nil || s.conn.Load() == c) {`,
+		new:  `if inTime {`,
+		test: "etcdlock TestReplacedConnectionIsNoAnswer",
 	})
 	add(mutant{
 		rule: "a slow answer counts also after another try",
