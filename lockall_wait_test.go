@@ -238,3 +238,35 @@ func TestLockAllGivesUpAfterALoss(t *testing.T) {
 		mustUnlock(t, taken)
 	})
 }
+
+// TestLockAllWaitsForEachAnswerAnew: a LockAll waits for another caller's outcome, is refused, and much later
+// waits for another outcome. The time in between is not that of an answer.
+func TestLockAllWaitsForEachAnswerAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(&slowStore{remote: remote{store}, delay: 100 * time.Millisecond}, nil)
+		other := dlock.New(store, nil)
+		defer c.Close()
+		defer other.Close()
+		held := mustLock(t, other, t.Context(), "b")
+		var all sync.WaitGroup
+		lockAll := func(names ...string) {
+			all.Go(func() {
+				leases, err := c.LockAll(t.Context(), names)
+				if err != nil {
+					t.Errorf("LockAll of %q: %v", names, err)
+				} else if err := leases.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		alsoHeld := mustLock(t, other, t.Context(), "c")
+		lockAll("a", "c") // its attempt is under way
+		lockAll("a", "b")
+		time.Sleep(2 * dlock.DefaultRequestTimeout)
+		lockAll("a", "d")
+		mustUnlock(t, held)
+		mustUnlock(t, alsoHeld)
+		all.Wait()
+	})
+}

@@ -71,7 +71,7 @@ func (a *asker) afterFailure(err error) error {
 // noteRefusal records the refusal for the other callers of this process, and makes this caller a
 // waiter. It fails if this caller does not wait, or not any longer.
 func (a *asker) noteRefusal(refusal *driver.HeldError) error {
-	a.call.storeHasAnswered = true
+	a.call.noteAnswer()
 	a.state().Refused(a.call.client.clock.NoLaterThanNow(), refusal.Holder, refusal.Token)
 	a.setRefusal(refusal)
 	if deadline.Passed(a.call.ctx) != nil {
