@@ -43,8 +43,9 @@ func (b *bid) enter() error {
 	return nil
 }
 
-// maxBeside is how many grants of other callers, each announced twice, a TryLock waits for before it asks
-// the store without a slot: as long as callers wait for the slot, it would never get it.
+// maxBeside is how many grants of other callers, each announced twice, or refusals of sets because of other
+// names a TryLock waits for before it asks the store without a slot: as long as callers wait for the slot, it
+// would never get it.
 const maxBeside = 8
 
 // queueBehind queues b behind the occupant of the slot and the callers that came before, and blocks
@@ -184,7 +185,7 @@ func (b *bid) awaitOutcome(slot *slot) error {
 		case <-notice.Done:
 			o := notice.Said.Occupant
 			err := o.excludes(name, wanted) // one refusal answers all callers that waited for it
-			if err == nil && o.heldError() != nil && !b.inBatch {
+			if err == nil && (o.answered || o.heldError() != nil) && !b.inBatch {
 				b.call.noteAnswer()
 				b.beside++
 			}

@@ -35,14 +35,15 @@ type waiter struct {
 
 // occupant is what the other callers of a process may know of the one that occupies a slot.
 type occupant struct {
-	mode    driver.Mode
-	waits   bool
-	pausing bool              // for other processes, before it has asked the store for anything
-	silent  bool              // the last attempt failed because the store did not answer
-	asked   clock.Instant     // when it came, or when the last attempt was sent
-	gaveUp  clock.Instant     // when its attempts were given up; zero before that
-	refusal *driver.HeldError // of its last attempt, if the store has answered it
-	grant   *grant            // that it has got
+	mode     driver.Mode
+	waits    bool
+	pausing  bool              // for other processes, before it has asked the store for anything
+	silent   bool              // the last attempt failed because the store did not answer
+	answered bool              // the store refused an attempt because of another name of a set
+	asked    clock.Instant     // when it came, or when the last attempt was sent
+	gaveUp   clock.Instant     // when its attempts were given up; zero before that
+	refusal  *driver.HeldError // of its last attempt, if the store has answered it
+	grant    *grant            // that it has got
 }
 
 // heldError describes the lock that the occupant has or waits for, to another caller of the process. It

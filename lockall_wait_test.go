@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -269,4 +270,46 @@ func TestLockAllWaitsForEachAnswerAnew(t *testing.T) {
 		mustUnlock(t, alsoHeld)
 		all.Wait()
 	})
+}
+
+// TestCallersBehindLockAllsReportNoOutage: callers of the process want a name and each another one, which is held.
+// Their attempts take longer together than a RequestTimeout, but the store answers all the time.
+func TestCallersBehindLockAllsReportNoOutage(t *testing.T) {
+	for name, opts := range map[string][]dlock.Option{"TryLock": {dlock.WithWait(0)}, "Lock": nil, "LockAll": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memlock.Store) {
+				c := dlock.New(&slowStore{remote: remote{store}, delay: 100 * time.Millisecond}, nil)
+				other := dlock.New(store, nil)
+				defer c.Close()
+				defer other.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for i := range 100 {
+					rest := "rest" + strconv.Itoa(i)
+					held := mustLock(t, other, ctx, rest)
+					defer func() { mustUnlock(t, held) }()
+					all.Go(func() {
+						if _, err := c.LockAll(ctx, []string{"a", rest}); !errors.Is(err, context.Canceled) {
+							t.Errorf("LockAll of a held name: %v", err)
+						}
+					})
+				}
+				synctest.Wait()
+				if name == "LockAll" {
+					leases, err := c.LockAll(ctx, []string{"a", "b"})
+					if err != nil {
+						t.Errorf("LockAll of free names: %v", err)
+					} else if err := leases.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				} else if lease, err := c.Lock(ctx, "a", opts...); err != nil {
+					t.Errorf("%s of a free name: %v", name, err)
+				} else {
+					mustUnlock(t, lease)
+				}
+				cancel()
+				all.Wait()
+			})
+		})
+	}
 }

@@ -230,6 +230,17 @@ func (b *batch) giveBack(bids []bid) {
 	}
 }
 
+// noteAnswer records for the callers behind that the store answers: the refusal names only one of the names.
+func (b *batch) noteAnswer() {
+	now := b.blocking.call.client.clock.NoLaterThanNow()
+	for i := range b.bids {
+		if slot := b.bids[i].slot; slot != nil {
+			slot.State.Answered(now)
+			slot.Update(func(o *occupant) { o.answered = true })
+		}
+	}
+}
+
 // beforeRetry blocks until the next attempt is worth it.
 func (b *batch) beforeRetry(err error) error {
 	refusal, refused := errors.AsType[*driver.HeldError](err)
@@ -240,6 +251,7 @@ func (b *batch) beforeRetry(err error) error {
 		return b.blocking.afterFailure(err)
 	}
 	one := &b.bids[max(0, slices.IndexFunc(b.bids, func(one bid) bool { return one.claim.name == refusal.Name }))]
+	b.noteAnswer()
 	b.leaveAllBut(one)
 	b.blockOn(one)
 	if one != b.subscribedTo {
