@@ -70,6 +70,7 @@ func sentBy(t *testing.T, s Served, name string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-time.After(time.Millisecond) // on a quick machine the tokens are ahead of the clock, and the counter is written twice
 	return executed(t, single, func() { pair(t, w) })
 }
 
