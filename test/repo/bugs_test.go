@@ -36,11 +36,11 @@ func TestBugsAreReproduced(t *testing.T) {
 	bugs := 0
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "bug" {
+		if len(cells) != 2 || strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "bug" {
 			continue
 		}
 		bugs++
-		named := quoted.FindAllStringSubmatch(cells[2], -1)
+		named := quoted.FindAllStringSubmatch(cells[1], -1)
 		if len(named) == 0 {
 			t.Errorf("nothing reproduces: %s", line)
 		}
