@@ -118,7 +118,7 @@ warn of, to other libraries, and to dlock. This page is written by the program t
 
     make lab                                        # all of them, with a page of timelines in lab.html
     go run ./test/lab list
-    go run ./test/lab run NAME [--store STORE] [--html FILE]
+    go run ./test/lab run NAME [--store STORE] [--html FILE]    # the page tells the story, and draws what happened
 
 The stories end where [the soak](soak.md) begins: it lets processes lock for a long time while faults happen at random, and
 checks every acquisition. [bugs.md](bugs.md) names the bugs that locks really had, and what reproduces each.
@@ -140,16 +140,12 @@ checks every acquisition. [bugs.md](bugs.md) names the bugs that locks really ha
 The verdicts on wrong ways to lock and on dlock must be these in every run, or the program fails. Those on other libraries are
 reported as they were in this run: some depend on how fast the library reconnects.
 
-| story | wrong ways to lock | other libraries | dlock | repeat |
+| story | NAME | wrong ways to lock | other libraries | dlock |
 |---|---|---|---|---|
 `, p.Summary(), p.About)
 	for _, s := range p.Stories {
-		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | `go run ./test/lab run %s` |\n", s.Number, s.Title,
-			s.cell(subject.Wrong), s.cell(subject.Peer), s.cell(subject.Ours), s.Name)
-	}
-	b.WriteString("\n## The stories\n")
-	for _, s := range p.Stories {
-		fmt.Fprintf(&b, "\n### %d. %s\n%s\n", s.Number, s.Title, wrap(s.Tells, 125))
+		fmt.Fprintf(&b, "| %d. %s | `%s` | %s | %s | %s |\n", s.Number, s.Title, s.Name,
+			s.cell(subject.Wrong), s.cell(subject.Peer), s.cell(subject.Ours))
 	}
 	return b.String()
 }
@@ -166,24 +162,4 @@ func (s Story) cell(role subject.Role) string {
 		return "–"
 	}
 	return strings.Join(all, "<br>")
-}
-
-// wrap breaks a text into lines.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case column == 0:
-		case column+1+len(word) > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
 }
