@@ -150,16 +150,24 @@ reported as they were in this run: some depend on how fast the library reconnect
 	return b.String()
 }
 
-// cell lists the verdicts of the subjects with a role.
+// cell lists the verdicts on the subjects with a role, and the subjects of each.
 func (s Story) cell(role subject.Role) string {
-	var all []string
+	var verdicts []string
+	subjects := make(map[string][]string)
 	for _, r := range s.Results {
 		if r.Role == role {
-			all = append(all, r.Subject+": **"+r.Says()+"**")
+			says := r.Says()
+			if subjects[says] == nil {
+				verdicts = append(verdicts, says)
+			}
+			subjects[says] = append(subjects[says], r.Subject)
 		}
 	}
-	if len(all) == 0 {
+	if verdicts == nil {
 		return "–"
 	}
-	return strings.Join(all, "<br>")
+	for i, says := range verdicts {
+		verdicts[i] = "**" + says + "**: " + strings.Join(subjects[says], ", ")
+	}
+	return strings.Join(verdicts, "<br>")
 }
