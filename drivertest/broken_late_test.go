@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/driver/attempts"
 	"github.com/dlock-go/dlock/memlock"
 )
 

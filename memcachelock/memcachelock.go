@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/driver/attempts"
 	"github.com/dlock-go/dlock/internal/deadline"
 	"github.com/dlock-go/dlock/internal/tokenstep"
 )

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/attempts"
 	"github.com/dlock-go/dlock/drivertest"
-	"github.com/dlock-go/dlock/internal/attempts"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/memlock"
 	"github.com/dlock-go/dlock/quorum"

@@ -60,45 +60,45 @@ func init() {
 	})
 	add(mutant{
 		rule: "a caller may not be told that the lock is free while an earlier attempt of its owner is under way",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "	for r.underway > 0 && grant.Token == 0 {\n",
 		new:  "	for false {\n",
-		test: "internal/attempts TestSettleWaitsForAcquisitionsUnderWay",
+		test: "driver/attempts TestSettleWaitsForAcquisitionsUnderWay",
 	})
 	add(mutant{
 		rule: "an attempt that lost its answer is undone when it arrives",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "	if !r.unanswered && !r.overdue {\n		l.forgetLocked(r)\n",
 		new:  "	if true {\n		l.forgetLocked(r)\n",
-		test: "internal/attempts TestLostAcquisitionIsUndoneWhenItArrives",
+		test: "driver/attempts TestLostAcquisitionIsUndoneWhenItArrives",
 	})
 	add(mutant{
 		rule: "nothing is undone before its owner was released",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "	case r.released && r.overdue:\n",
 		new:  "	case !answered || r.released && r.overdue:\n",
-		test: "internal/attempts TestNothingIsUndoneBeforeTheRelease",
+		test: "driver/attempts TestNothingIsUndoneBeforeTheRelease",
 	})
 	add(mutant{
 		rule: "undoing goes on while the server does not answer",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "	finished := age > giveUp\n",
 		new:  "	finished := age > lateness\n",
-		test: "internal/attempts TestUndoingOutlastsAnOutage",
+		test: "driver/attempts TestUndoingOutlastsAnOutage",
 	})
 	add(mutant{
 		rule: "nothing is undone while the owner's release is under way",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "	r.releases++\n",
 		new:  "	l.scheduleLocked(r)\n",
-		test: "internal/attempts TestNothingIsUndoneDuringARelease",
+		test: "driver/attempts TestNothingIsUndoneDuringARelease",
 	})
 	add(mutant{
 		rule: "the release of a grant does not wait for an attempt that is stuck",
-		file: "internal/attempts/attempts.go",
+		file: "driver/attempts/attempts.go",
 		old:  "r.underway > 0 && grant.Token == 0",
 		new:  "r.underway > 0",
-		test: "internal/attempts TestReleaseOfGrantedLockDoesNotWait",
+		test: "driver/attempts TestReleaseOfGrantedLockDoesNotWait",
 	})
 	add(mutant{
 		rule: "Close gives back what is held",

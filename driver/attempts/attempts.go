@@ -13,13 +13,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 const (
@@ -68,8 +68,8 @@ type record struct {
 	released   bool          // the owner was released: its attempts are undone from now on
 	overdue    bool          // the release did not wait for the attempts under way
 	releases   int           // releases that are under way
-	pause      backoff.Backoff
-	timer      *time.Timer // until the next undo; nil if none is scheduled
+	pause      time.Duration // before the next undo
+	timer      *time.Timer   // until the next undo; nil if none is scheduled
 }
 
 // New returns an empty log. undo releases what owner has under name. An error other than
@@ -111,7 +111,7 @@ func (l *Log) recordLocked(name string, owner driver.Owner) *record {
 		if l.forgetOldLocked(); len(l.owners) >= maxRecords {
 			return nil
 		}
-		r = &record{name: name, owner: owner, pause: backoff.Backoff{Min: minPause, Max: maxPause}}
+		r = &record{name: name, owner: owner, pause: minPause}
 		l.owners[owner] = r
 		l.records.Add(1)
 	}
@@ -219,7 +219,9 @@ func (l *Log) scheduleLocked(r *record) {
 	if l.closed || r.timer != nil || r.releases > 0 {
 		return
 	}
-	r.timer = time.AfterFunc(r.pause.Next(), func() {
+	pause := r.pause - r.pause/4 + rand.N(r.pause/2) // so that stores whose calls ended together do not go on together
+	r.pause = min(2*r.pause, maxPause)
+	r.timer = time.AfterFunc(pause, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		r.timer = nil

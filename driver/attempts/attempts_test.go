@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/attempts"
+	"github.com/dlock-go/dlock/driver/attempts"
 )
 
 // server keeps the locks of owners, and counts releases.
