@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,20 +17,9 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 )
 
-// fileStore keeps each lock in a file, so that the kit's clauses about
-// processes are tried here too, on a sound store and on one that is not. It is
-// as small as the contract allows, and not meant for anything else.
-type fileStore struct {
-	dir  string
-	mode string
-}
-
-// The modes of a fileStore, of which only careful is sound.
-const (
-	careful  = "careful"
-	careless = "careless" // does without the operating system's lock
-	immortal = "immortal" // locks do not expire
-)
+// fileStore keeps each lock in a file of a folder. It is as small as the contract allows: a store of your
+// own may begin as a copy of this file and of flock_unix_test.go.
+type fileStore struct{ dir string }
 
 // fileLock stays when the lock is released: the token must not start again.
 type fileLock struct {
@@ -52,7 +40,22 @@ func (l *fileLock) extend(ttl time.Duration) {
 	}
 }
 
-// change reads what is known about name, lets f change it, and writes it again.
+// grantTo decides an attempt.
+func (l *fileLock) grantTo(req driver.Request) (driver.Grant, error) {
+	now := time.Now()
+	switch {
+	case l.heldBy(req.Owner):
+	case now.Before(l.Expires):
+		return driver.Grant{}, &driver.HeldError{Name: req.Name, Token: l.Token, Holder: l.Holder, Remaining: l.Expires.Sub(now)}
+	default:
+		*l = fileLock{Owner: req.Owner.Hex(), Token: l.Token + 1, Holder: req.Holder}
+	}
+	l.extend(req.TTL)
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.Token, TTL: req.TTL}, nil
+}
+
+// change reads what is known about name, lets f change it, and writes it again, in one step: the file is
+// locked meanwhile.
 func (s fileStore) change(ctx context.Context, name string, f func(*fileLock) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -63,20 +66,12 @@ func (s fileStore) change(ctx context.Context, name string, f func(*fileLock) er
 		return err
 	}
 	defer file.Close()
-	if s.mode != careless {
-		if err := flock(file); err != nil {
-			return err
-		}
-	}
-	var l fileLock
-	// To the careless, what cannot be read is what another is just writing.
-	if err := json.NewDecoder(file).Decode(&l); err != nil && s.mode != careless && err != io.EOF {
+	if err := flock(file); err != nil {
 		return err
 	}
-	if s.mode == careless {
-		if err := pause(ctx); err != nil {
-			return err
-		}
+	var l fileLock
+	if err := json.NewDecoder(file).Decode(&l); err != nil && err != io.EOF {
+		return err
 	}
 	if err := f(&l); err != nil {
 		return err
@@ -93,21 +88,9 @@ func (s fileStore) change(ctx context.Context, name string, f func(*fileLock) er
 }
 
 func (s fileStore) Acquire(ctx context.Context, req driver.Request) (grant driver.Grant, err error) {
-	err = s.change(ctx, req.Name, func(l *fileLock) error {
-		now := time.Now()
-		switch {
-		case l.heldBy(req.Owner):
-		case now.Before(l.Expires):
-			return &driver.HeldError{Name: req.Name, Token: l.Token, Holder: l.Holder, Remaining: l.Expires.Sub(now)}
-		default:
-			*l = fileLock{Owner: req.Owner.Hex(), Token: l.Token + 1, Holder: req.Holder}
-		}
-		l.extend(req.TTL)
-		if s.mode == immortal {
-			l.Expires = now.Add(time.Hour)
-		}
-		grant = driver.Grant{Name: req.Name, Owner: req.Owner, Token: l.Token, TTL: req.TTL}
-		return nil
+	err = s.change(ctx, req.Name, func(l *fileLock) (err error) {
+		grant, err = l.grantTo(req)
+		return err
 	})
 	return grant, err
 }
@@ -140,28 +123,22 @@ func (s fileStore) Release(ctx context.Context, grant driver.Grant) error {
 }
 
 func (s fileStore) Traits() driver.Traits {
-	return driver.Traits{Store: "file", Fencing: driver.FencingStrong, MinTTL: 10 * time.Millisecond}
+	return driver.Traits{Store: "file", Fencing: driver.FencingStrong, OneMachine: true, MinTTL: 10 * time.Millisecond}
 }
 
 func (s fileStore) Close() error { return nil }
 
-// Where the files are, and how they are used, the worker learns from its environment.
-const (
-	envDir  = "DRIVERTEST_DIR"
-	envMode = "DRIVERTEST_MODE"
-)
+// envDir is the variable by which another process of the kit learns where the files are.
+const envDir = "DRIVERTEST_DIR"
 
-func openFromEnvironment(context.Context) (driver.Store, error) {
-	return fileStore{dir: os.Getenv(envDir), mode: os.Getenv(envMode)}, nil
-}
-
-func fileConfig(t *testing.T, mode string) drivertest.Config {
+// fileConfig binds a store of files to the kit. TestMain has to call drivertest.Work: see its comment.
+func fileConfig(t *testing.T, open func(dir string) driver.Store) drivertest.Config {
 	dir := t.TempDir()
 	return drivertest.Config{
-		Open: func(context.Context) (driver.Store, error) { return fileStore{dir, mode}, nil },
+		Open: func(context.Context) (driver.Store, error) { return open(dir), nil },
 		Worker: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), envDir+"="+dir, envMode+"="+mode)
+			cmd.Env = append(os.Environ(), envDir+"="+dir)
 			return cmd
 		},
 	}
@@ -169,23 +146,5 @@ func fileConfig(t *testing.T, mode string) drivertest.Config {
 
 // TestProcesses runs the whole kit on a store that processes share.
 func TestProcesses(t *testing.T) {
-	drivertest.Run(t, fileConfig(t, careful))
-}
-
-// TestBrokenProcesses is TestBrokenStores for mistakes that take more than one
-// process to notice.
-func TestBrokenProcesses(t *testing.T) {
-	for _, broken := range []struct{ mode, clause string }{
-		{careless, "exclusion-processes"},
-		{immortal, "killed-process"},
-	} {
-		t.Run(broken.mode, func(t *testing.T) {
-			t.Parallel()
-			named := clausesOf(t, drivertest.CheckImpatiently(t.Context(), fileConfig(t, broken.mode)))
-			t.Logf("names %q", named)
-			if !slices.Contains(named, broken.clause) {
-				t.Errorf("the kit does not name %q", broken.clause)
-			}
-		})
-	}
+	drivertest.Run(t, fileConfig(t, func(dir string) driver.Store { return fileStore{dir} }))
 }
