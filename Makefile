@@ -29,6 +29,10 @@ help: ## list the targets
 build: ## build the command line into bin/dlock, static and stripped as in a release; TAGS=noetcd,nosqlite
 	cd cmd/dlock && CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,$(TAGS) -ldflags '-s -w' -o ../../bin/dlock .
 
+.PHONY: check
+check: ## what to run before each commit: format, vet, core, kit on SQLite and Redis; less than two minutes; needs redis-server
+	scripts/check.sh
+
 # -race in the root module only, where the concurrency is: the tests with servers take long
 # enough without it, and compiling what the stores depend on twice would take minutes. And
 # -count=1, because the go command does not see what a test depends on outside its module:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test-store.sh STORE
 # Runs the tests that belong to one store: the unit tests of its packages, and those on
-# real servers.
+# real servers. STORE may be "others": all tests that belong to no store.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,8 +16,9 @@ sqlite) packages=(./internal/sqldb/... ./sqllock/... ./test/stores/sqlite) ;;
 mysql) packages=(./internal/sqldb/... ./sqllock/...) database=mariadb ;;
 postgres) packages=(./internal/sqldb/... ./sqllock/...) database=postgres ;;
 session) packages=(./internal/sqldb/... ./sqlsession/... ./test/stores/sqlsession) ;;
+others) mapfile -t packages < <(go list ./... ./cmd/dlock/... ./test/... | grep -v /test/stores/) ;;
 *)
-	echo "unknown store \"$1\" (want memory, redis, etcd, zookeeper, memcached, sqlite, mysql, postgres or session)" >&2
+	echo "unknown store \"$1\" (want memory, redis, etcd, zookeeper, memcached, sqlite, mysql, postgres, session or others)" >&2
 	exit 64
 	;;
 esac
