@@ -25,7 +25,7 @@ const maxRaces = 4
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	oneJob := req.Fair || req.Mode != (driver.Mode{}) || req.Queue && s.places.Has(placeText(&req))
+	oneJob := req.Fair || req.Mode != (driver.Mode{}) || req.Queue && s.places.Has(req.Owner.Hex())
 	// An attempt may keep other writers out even if it is refused. So a name that was
 	// refused is read first.
 	if s.refused.Has(req.Name) && (oneJob || s.scheme == Row) {
@@ -172,7 +172,7 @@ func (s *Store) acquireOn(ctx context.Context, run statement.Runner, req *driver
 		token, err = acquireShare(ctx, run, req)
 	}
 	if err == nil && (req.Fair || req.Queue) {
-		_, err = run.Exec(ctx, statement.DeletePlace, req.Name, placeText(req))
+		_, err = run.Exec(ctx, statement.DeletePlace, req.Name, req.Owner.Hex())
 	}
 	return token, err
 }

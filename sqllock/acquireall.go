@@ -115,7 +115,7 @@ func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*d
 func lockAll(ctx context.Context, run statement.Runner, reqs []*driver.Request) (map[string]*share.Lock, map[string]placesBefore, error) {
 	list := make([][3]string, len(reqs))
 	for i, req := range reqs {
-		list[i] = [3]string{req.Name, placeText(req), kindBefore(req)}
+		list[i] = [3]string{req.Name, req.Owner.Hex(), modeBefore(req)}
 	}
 	locks, before := make(map[string]*share.Lock, len(reqs)), make(map[string]placesBefore)
 	err := run.Each(ctx, statement.LockAll, []any{sqldb.JSON(list)}, func(scan func(...any) error) error {

@@ -66,7 +66,7 @@ func (s *Store) countOnce() {
 // the fewest. A process polls as often as if it were alone if one of its waiters depends on that: a fair
 // one, because no other process may take the lock before it, and one that waits for others to share the lock
 // with, or for a permit.
-func (ws *waiters) crowdLocked(names []string, placed func(place string) bool) (fewest int) {
+func (ws *waiters) crowdLocked(names []string, placed func(owner string) bool) (fewest int) {
 	if len(names) > maxCounted {
 		return 0
 	}
@@ -75,7 +75,7 @@ func (ws *waiters) crowdLocked(names []string, placed func(place string) bool) (
 			fewest = n
 		}
 		for _, w := range ws.Of(name) {
-			if w.req.Fair || w.Mode() != (driver.Mode{}) || placed(w.place) {
+			if w.req.Fair || w.Mode() != (driver.Mode{}) || placed(w.owner) {
 				return 0
 			}
 		}

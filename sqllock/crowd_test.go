@@ -14,7 +14,7 @@ func TestCrowd(t *testing.T) {
 	fair.req.Fair = true
 	shared.req.Mode = driver.Mode{Shared: true}
 	permit.req.Mode = driver.Mode{Limit: 3}
-	placed.place = "the place"
+	placed.owner = "the owner"
 	counted := crowds{"a": 64, "b": 7, "c": 1}
 	for what, test := range map[string]struct {
 		counted crowds

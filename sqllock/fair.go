@@ -3,7 +3,6 @@ package sqllock
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"strconv"
 
@@ -14,53 +13,33 @@ import (
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// The queue knows a place by the text in its column owner. For a fair exclusive request that is
-// the owner as 32 hexadecimal digits. For other requests it is the owner as 22 characters and a
-// kind: so it fits into the column too, and older versions take it for another waiter. The column
-// fair says that the place counts for fair exclusive requests, also of older versions.
+// The column mode of a place has one of these, or the limit of a semaphore. The column fair says that the
+// place counts for fair exclusive requests.
 const (
-	kindExclusive = ":w" // of an exclusive request that is not fair
-	kindShared    = ":s"
-	maxPlaceLimit = 999_999_999 // fits into the column
+	modeExclusive = "exclusive"
+	modeShared    = "shared"
 )
 
-func shortOwner(owner driver.Owner) string { return base64.RawURLEncoding.EncodeToString(owner[:]) }
-
-// placeText returns the text of the place of a request.
-func placeText(req *driver.Request) string {
-	if req.Fair && req.Mode == (driver.Mode{}) {
-		return req.Owner.Hex()
-	}
-	return shortOwner(req.Owner) + kindOf(req.Mode)
-}
-
-func kindOf(mode driver.Mode) string {
+func modeText(mode driver.Mode) string {
 	switch {
 	case mode.Limit > 0:
-		return ":" + strconv.Itoa(min(mode.Limit, maxPlaceLimit))
+		return strconv.Itoa(mode.Limit)
 	case mode.Shared:
-		return kindShared
+		return modeShared
 	}
-	return kindExclusive
+	return modeExclusive
 }
 
-// otherPlaces returns the first and the last text that a place of owner may have which is not its
-// hexadecimal digits.
-func otherPlaces(owner driver.Owner) (first, last string) {
-	short := shortOwner(owner)
-	return short + ":", short + ":~"
-}
-
-// kindBefore returns the kind of the places that a request gives way to. A permit gives way to
+// modeBefore returns the mode of the places that a request gives way to, or no mode. A permit gives way to
 // permits, and a shared request to exclusive ones.
-func kindBefore(req *driver.Request) string {
+func modeBefore(req *driver.Request) string {
 	switch {
 	case req.Mode.Shared:
-		return kindExclusive
+		return modeExclusive
 	case req.Fair || req.Mode.Limit > 0:
-		return kindOf(req.Mode)
+		return modeText(req.Mode)
 	}
-	return ""
+	return "-" // no empty text: MariaDB may take it for NULL
 }
 
 // keepsPlace reports whether a request that was refused keeps a place in the queue: if it is fair,
@@ -72,17 +51,9 @@ func keepsPlace(req *driver.Request, refusal error) bool {
 
 // polledPlace is a place in the queue as a poll sees it.
 type polledPlace struct {
-	text      string
-	fair      bool
-	remaining int64 // milliseconds
-}
-
-// kind returns the mode of the place as kindOf writes it.
-func (p *polledPlace) kind() string {
-	if len(p.text) > 22 && p.text[22] == ':' {
-		return p.text[22:]
-	}
-	return kindExclusive
+	owner, mode string
+	fair        bool
+	remaining   int64 // milliseconds
 }
 
 // acquireInOneJob is Acquire for requests that may have a place in the queue, and for shared locks
@@ -92,7 +63,7 @@ func (p *polledPlace) kind() string {
 func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	var token uint64
 	var refusal error
-	place := placeText(&req)
+	place := req.Owner.Hex()
 	young := req.Queue && s.places.Attempt(place) == places.Young
 	inTx := s.dialect.prefersTx || req.Mode != (driver.Mode{})
 	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
@@ -129,7 +100,7 @@ func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal e
 	if !keepsPlace(req, refusal) {
 		return refusal
 	}
-	place := placeText(req)
+	place := req.Owner.Hex()
 	switch kept, err := s.keepPlaces(ctx, place); {
 	case err != nil:
 		return err
@@ -153,7 +124,7 @@ func takePlace(ctx context.Context, run statement.Runner, req *driver.Request) e
 	if req.Fair && req.Mode.Limit == 0 { // permits do not block fair exclusive requests
 		fair = 1
 	}
-	_, err := run.Exec(ctx, statement.Enqueue, req.Name, placeText(req), millis(driver.PlaceTTL(req.TTL)), fair)
+	_, err := run.Exec(ctx, statement.Enqueue, req.Name, req.Owner.Hex(), millis(driver.PlaceTTL(req.TTL)), fair, modeText(req.Mode))
 	return err
 }
 

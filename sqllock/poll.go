@@ -162,7 +162,7 @@ func (s *Store) readShares(ctx context.Context) (polled []polledShares, err erro
 func (s *Store) readPlaces(ctx context.Context, name string) (places []polledPlace, err error) {
 	err = s.run().Each(ctx, statement.Places, []any{name, pollPlaces}, func(scan func(...any) error) error {
 		var p polledPlace
-		err := scan(&p.text, &p.fair, &p.remaining)
+		err := scan(&p.owner, &p.mode, &p.fair, &p.remaining)
 		places = append(places, p)
 		return err
 	})
@@ -202,13 +202,13 @@ func (s *Store) wakeSharesLocked(p *polledShares, result *notify.Result) {
 // before returns the place that has to be served before the waiter, or nil. Free is how many
 // permits are free.
 func (p *polledShares) before(w *waiter, free int) *polledPlace {
-	kind := kindBefore(&w.req)
+	mode := modeBefore(&w.req)
 	for i := range p.places {
 		other := &p.places[i]
 		switch {
-		case other.text == w.place:
+		case other.owner == w.owner:
 			return nil
-		case other.kind() != kind:
+		case other.mode != mode:
 		case w.req.Mode.Shared:
 			return other
 		default:

@@ -31,11 +31,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		// A granted owner has no place, except after a downgrade: an attempt that was carried out
 		// late may have queued it, and the place would keep new shared holders out.
 		if downgraded {
-			_ = s.deletePlaces(ctx, &grant) // a place that could not be deleted expires
+			_ = s.giveUpPlace(ctx, &grant) // a place that could not be deleted expires
 		}
 		return nil
 	}
-	err = s.deletePlaces(ctx, &grant)
+	err = s.giveUpPlace(ctx, &grant)
 	if err == nil && !released {
 		err = driver.ErrNotHeld
 	}
@@ -56,11 +56,9 @@ func (s *Store) releaseLock(ctx context.Context, grant *driver.Grant) (released 
 	return released, err
 }
 
-func (s *Store) deletePlaces(ctx context.Context, grant *driver.Grant) error {
-	owner, short := grant.Owner.Hex(), shortOwner(grant.Owner)
-	first, last := otherPlaces(grant.Owner)
-	s.places.Remove(owner, short+kindExclusive, short+kindShared) // those of permits expire
-	_, err := s.runStatement(ctx, "release", grant.Name, statement.DeletePlacesOf, grant.Name, owner, first, last)
+func (s *Store) giveUpPlace(ctx context.Context, grant *driver.Grant) error {
+	s.places.Remove(grant.Owner.Hex())
+	_, err := s.runStatement(ctx, "release", grant.Name, statement.GiveUpPlace, grant.Name, grant.Owner.Hex())
 	return err
 }
 
@@ -92,8 +90,7 @@ func (s *Store) undo(ctx context.Context, name string, owner driver.Owner) error
 				return err
 			}
 		}
-		first, last := otherPlaces(owner)
-		deleted, err = run.Changed(ctx, statement.DeletePlacesOf, name, owner.Hex(), first, last)
+		deleted, err = run.Changed(ctx, statement.GiveUpPlace, name, owner.Hex())
 		return err
 	})
 	if released || deleted {

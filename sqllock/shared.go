@@ -103,7 +103,7 @@ func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *dr
 	var row share.Row
 	var owner sql.NullString
 	var before placesBefore
-	args := []any{req.Name, placeText(req), kindBefore(req)}
+	args := []any{req.Name, req.Owner.Hex(), modeBefore(req)}
 	if id == statement.ReadHolders {
 		args = args[:1]
 	}

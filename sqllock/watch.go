@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"encoding/base64"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -16,7 +17,7 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 	if err := checkContext(ctx, "watch"); err != nil {
 		return nil, err
 	}
-	w := &waiter{req: req, name: req.Name, owner: req.Owner.Hex(), place: placeText(&req), wake: wake, since: time.Now()}
+	w := &waiter{req: req, name: req.Name, owner: req.Owner.Hex(), wake: wake, since: time.Now()}
 	if !s.waiters.Join(req.Name, w, func() { s.work.Go(s.poll) }) {
 		return nil, driver.ErrClosed
 	}
@@ -27,10 +28,15 @@ func (s *Store) Watch(ctx context.Context, req driver.Request, wake func()) (sto
 type waiter struct {
 	req         driver.Request
 	name, owner string
-	place       string
 	wake        func()
 	since       time.Time
 	published   time.Time // when its row was written last; zero if never
+}
+
+// row returns the name and the owner of the row that is written for a waiter without a place. The owner is
+// written in another way than in a place, which may follow.
+func (w *waiter) row() [2]string {
+	return [2]string{w.name, base64.RawURLEncoding.EncodeToString(w.req.Owner[:])}
 }
 
 // Mode implements sqldb.Waiter.
@@ -39,7 +45,7 @@ func (w *waiter) Mode() driver.Mode { return w.req.Mode }
 // waiters are all waiters of a store.
 type waiters struct {
 	sqldb.PollGroup[*waiter]
-	gone         [][2]string   // name and owner of waiters that left after their rows were written
+	gone         [][2]string   // rows of waiters that left
 	unpublishNow chan struct{} // asks to delete the rows of gone
 	crowds       crowds        // nil if they are not counted
 }
@@ -56,7 +62,7 @@ func (ws *waiters) remove(w *waiter) {
 // unpublishLocked schedules the deletion of the waiter's row, if it was written.
 func (ws *waiters) unpublishLocked(w *waiter) {
 	if !w.published.IsZero() {
-		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		ws.gone = append(ws.gone, w.row())
 		sqldb.Signal(ws.unpublishNow)
 		w.published = time.Time{}
 	}
@@ -150,17 +156,17 @@ func (s *Store) unpublish() {
 
 // takeDue returns the waiters whose rows are to be written now. A place is a row, too: the waiter
 // needs no other one.
-func (ws *waiters) takeDue(now time.Time, placed func(place string) bool) (due [][2]string) {
+func (ws *waiters) takeDue(now time.Time, placed func(owner string) bool) (due [][2]string) {
 	ws.Lock()
 	defer ws.Unlock()
 	for _, w := range ws.AllLocked() {
 		switch {
 		case w.req.Fair:
-		case placed(w.place):
+		case placed(w.owner):
 			ws.unpublishLocked(w)
 		case now.Sub(w.since) >= publishAfter && now.Sub(w.published) >= publishRefresh:
 			w.published = now
-			due = append(due, [2]string{w.name, w.owner})
+			due = append(due, w.row())
 		}
 	}
 	return due

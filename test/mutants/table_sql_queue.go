@@ -160,8 +160,8 @@ func init() {
 	add(mutant{
 		rule: "an owner that was granted the lock leaves the queue",
 		file: "sqllock/acquire.go",
-		old:  `_, err = run.Exec(ctx, statement.DeletePlace, req.Name, placeText(req))`,
-		new:  `_, err = run.Exec(ctx, statement.DeletePlace, placeText(req), req.Name)`,
+		old:  `_, err = run.Exec(ctx, statement.DeletePlace, req.Name, req.Owner.Hex())`,
+		new:  `_, err = run.Exec(ctx, statement.DeletePlace, req.Owner.Hex(), req.Name)`,
 		test: "test/stores/sqlite TestConformance/^fair-order$",
 	})
 	add(mutant{
@@ -246,7 +246,7 @@ func init() {
 	add(mutant{
 		rule: "a waiter with a place of its own depends on the polls of its process",
 		file: "sqllock/crowd.go",
-		old:  `w.Mode() != (driver.Mode{}) || placed(w.place)`,
+		old:  `w.Mode() != (driver.Mode{}) || placed(w.owner)`,
 		new:  `w.Mode() != (driver.Mode{})`,
 		test: "sqllock TestCrowd",
 	})
@@ -254,10 +254,10 @@ func init() {
 		rule: "a waiter that has left is not listed any more",
 		file: "sqllock/watch.go",
 		old: `	if !w.published.IsZero() {
-		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		ws.gone = append(ws.gone, w.row())
 		sqldb.Signal`,
 		new: `	if w.published.IsZero() {
-		ws.gone = append(ws.gone, [2]string{w.name, w.owner})
+		ws.gone = append(ws.gone, w.row())
 		sqldb.Signal`,
 		test: "test/stores/sqlite TestWaitersAreListed",
 	})

@@ -35,7 +35,7 @@ type writtenPlace struct {
 // expired reports whether the place has probably expired.
 func (p *writtenPlace) expired(now time.Time) bool { return now.Sub(p.written) >= p.ttl }
 
-// Recent remembers places by their text; see sqllock/fair.go. The zero value is empty.
+// Recent remembers places by their owner. The zero value is empty.
 type Recent struct {
 	mu      sync.Mutex
 	places  map[string]*writtenPlace
@@ -54,11 +54,11 @@ const (
 )
 
 // Attempt notes an attempt and returns what it has to do about its place.
-func (r *Recent) Attempt(text string) State {
+func (r *Recent) Attempt(owner string) State {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own := r.places[text]
+	own := r.places[owner]
 	if own == nil || own.expired(now) {
 		return Missing
 	}
@@ -75,34 +75,32 @@ func (r *Recent) Attempt(text string) State {
 
 // Add notes that a place was just taken or kept, if err is nil. Otherwise the place may have been taken: Add
 // notes that, unless the place is known to exist.
-func (r *Recent) Add(name, text string, ttl time.Duration, err error) {
+func (r *Recent) Add(name, owner string, ttl time.Duration, err error) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own := r.places[text]; err != nil && own != nil && !own.expired(now) {
+	if own := r.places[owner]; err != nil && own != nil && !own.expired(now) {
 		return
 	}
 	if r.places == nil || len(r.places) >= maxPlaces {
 		r.places = make(map[string]*writtenPlace)
 	}
-	r.places[text] = &writtenPlace{name: name, ttl: ttl, attempted: now, written: now, unknown: err != nil}
+	r.places[owner] = &writtenPlace{name: name, ttl: ttl, attempted: now, written: now, unknown: err != nil}
 }
 
 // Has reports whether the place exists, or may exist.
-func (r *Recent) Has(text string) bool {
+func (r *Recent) Has(owner string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own := r.places[text]
+	own := r.places[owner]
 	return own != nil && !own.expired(time.Now())
 }
 
-// Remove forgets places.
-func (r *Recent) Remove(texts ...string) {
+// Remove forgets a place.
+func (r *Recent) Remove(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, text := range texts {
-		delete(r.places, text)
-	}
+	delete(r.places, owner)
 }
 
 // Begin begins a renewal, or returns the renewal under way to wait for.
@@ -137,12 +135,12 @@ func (r *Recent) Collect() (all []Renewal) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for text, own := range r.places {
+	for owner, own := range r.places {
 		switch {
 		case own.expired(now):
-			delete(r.places, text)
+			delete(r.places, owner)
 		case own.unknown, own.attempted.After(own.written):
-			all = append(all, Renewal{statement.Key{Name: own.name, Owner: text}, own.ttl - now.Sub(own.attempted), own.attempted})
+			all = append(all, Renewal{statement.Key{Name: own.name, Owner: owner}, own.ttl - now.Sub(own.attempted), own.attempted})
 		}
 	}
 	slices.SortFunc(all, func(a, b Renewal) int {

@@ -40,8 +40,7 @@ type Share struct {
 	Holder  driver.Holder `json:"holder"`
 }
 
-// list is the text in the column of the holder. It starts with its shares, as no holder does. The
-// rest is what older versions show.
+// list is the text in the column of the holder. It starts with its shares, as no holder does.
 type list struct {
 	Shares []Share `json:"shares"`
 	Limit  int     `json:"limit,omitempty"`

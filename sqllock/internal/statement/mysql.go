@@ -16,6 +16,7 @@ var mysqlSchema = []string{
 	seq     BIGINT         NOT NULL PRIMARY KEY AUTO_INCREMENT,
 	name    VARBINARY(255) NOT NULL,
 	owner   VARBINARY(32)  NOT NULL,
+	mode    VARBINARY(20)  NOT NULL,
 	fair    BOOLEAN        NOT NULL,
 	expires BIGINT         NOT NULL,
 	UNIQUE KEY waiter (name, owner),
@@ -66,7 +67,7 @@ WHERE name = ?1 AND (owner IS NULL OR owner = ?2 OR expires <= {now}) AND (?5 = 
 		kept      = `SELECT q.name, q.owner FROM ` + places + inPlace + sqldb.MySQLAllRows
 		waiters   = json + `name` + text + `'$[0]', owner` + text + `'$[1]')) AS w`
 		names     = json + `position FOR ORDINALITY, name` + text + `'$')) AS n`
-		wanted    = json + `name` + text + `'$[0]', place` + text + `'$[1]', kind` + text + `'$[2]')) AS w`
+		wanted    = json + `name` + text + `'$[0]', owner` + text + `'$[1]', mode` + text + `'$[2]')) AS w`
 		saved     = json + `name` + text + `'$[0]', token BIGINT PATH '$[1]', owner` + text + `'$[2]', since BIGINT PATH '$[3]',
 	expires BIGINT PATH '$[4]', holder LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS r`
 		readRows = `SELECT l.name, ` + row + ` FROM ` + names + eachLock + `CAST(n.name AS BINARY)` + sqldb.MySQLAllRows
@@ -84,19 +85,17 @@ SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE {key} = 'floo
 		Renewed:     `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows,
 		LockHeld:    `SELECT l.name, l.owner FROM ` + grants + ` WHERE ` + granted + sqldb.MySQLAllRows + ` FOR UPDATE`,
 		ReleaseAll:  `UPDATE ` + grants + ` SET l.owner = NULL, l.expires = {now}, l.holder = {noholder} WHERE ` + granted,
-		Enqueue: `{limit}INSERT INTO {queue} (name, owner, fair, expires) VALUES (?1, ?2, ?4 = 1, {now} + ?3)
+		Enqueue: `{limit}INSERT INTO {queue} (name, owner, mode, fair, expires) VALUES (?1, ?2, ?5, ?4 = 1, {now} + ?3)
 ON DUPLICATE KEY UPDATE expires = GREATEST(expires, {now} + ?3)`,
 		LockRow:  rowAndPlaces + ` WHERE l.name = ?1 FOR UPDATE`,
 		ReadRows: readRows,
 		LockRows: readRows + ` FOR UPDATE SKIP LOCKED`,
-		LockAll: eachRow(`l.name`, `CAST(w.place AS BINARY)`, `CAST(w.kind AS BINARY)`) + ` FROM ` + wanted + eachLock + `CAST(w.name AS BINARY)` +
+		LockAll: eachRow(`l.name`, `CAST(w.owner AS BINARY)`, `CAST(w.mode AS BINARY)`) + ` FROM ` + wanted + eachLock + `CAST(w.name AS BINARY)` +
 			sqldb.MySQLAllRows + ` FOR UPDATE`,
 		InsertAll: `{limit}INSERT IGNORE INTO {locks} (name, token, owner, since, expires, holder)
 SELECT CAST(n.name AS BINARY), value, NULL, {now}, {now}, {noholder} FROM ` + names + ` STRAIGHT_JOIN {meta} ON {key} = 'floor' LOCK IN SHARE MODE`,
 		SaveAll: `UPDATE ` + saved + eachLock + `CAST(r.name AS BINARY) SET l.token = r.token, l.owner = CAST(r.owner AS BINARY),
 	l.since = r.since, l.expires = r.expires, l.holder = CAST(r.holder AS BINARY)`,
-		// A condition that is not one value would let the server read and lock all rows of a small table.
-		DeletePlacesOf: `{limit}DELETE q FROM {queue} AS q FORCE INDEX (waiter) WHERE name = ?1 AND ` + ofOwner,
 		KeepPlaces:     `{limit}UPDATE ` + places + ` SET q.expires = GREATEST(q.expires, {now} + w.ttl)` + inPlace,
 		KeptPlaces:     kept,
 		UnlockedPlaces: kept + ` FOR UPDATE SKIP LOCKED`,
@@ -108,10 +107,10 @@ FROM (SELECT n.position, l.name, CAST(n.name AS BINARY) AS wanted,
 	WHERE l.owner IS NULL OR l.expires <= {now} + ?2 OR l.since ` + recently + `) AS n
 LEFT JOIN {queue} AS h ON n.remaining = 0 AND h.seq = (
 	SELECT q.seq FROM {queue} AS q WHERE q.name = n.wanted AND q.fair = 1 AND q.expires > {now} ORDER BY q.seq LIMIT 1)` + sqldb.MySQLAllRows,
-		Publish: `{limit}INSERT INTO {queue} (name, owner, fair, expires)
-SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 0, {now} + ?2 FROM ` + waiters + `
+		Publish: `{limit}INSERT INTO {queue} (name, owner, mode, fair, expires)
+SELECT CAST(w.name AS BINARY), CAST(w.owner AS BINARY), 'none', 0, {now} + ?2 FROM ` + waiters + `
 ON DUPLICATE KEY UPDATE {queue}.expires = GREATEST({queue}.expires, {now} + ?2)`,
-		Unpublish:    `{limit}DELETE q FROM ` + waiters + eachPlace + ` WHERE q.fair = 0`,
+		Unpublish:    `{limit}DELETE q FROM ` + waiters + eachPlace,
 		DeleteLocks:  `DELETE l FROM ` + names + eachLock + `CAST(n.name AS BINARY) WHERE l.expires <= {now} - ?2 AND l.token <= ?3`,
 		DeletePlaces: `{limit}DELETE FROM {queue} WHERE expires <= {now} ORDER BY seq LIMIT ?1`,
 	}.withWords("{key}", "`key`", "{fair}", `fair = 1`, "{greatest}", `GREATEST`,

@@ -14,6 +14,7 @@ var postgresSchema = []string{
 	seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	name    text   COLLATE "C" NOT NULL,
 	owner   text   COLLATE "C" NOT NULL,
+	mode    text   COLLATE "C" NOT NULL,
 	fair    boolean NOT NULL,
 	expires bigint NOT NULL,
 	UNIQUE (name, owner)
@@ -54,7 +55,7 @@ WHERE {limited}name = ?1:text AND (owner IS NULL OR owner = ?2:text OR expires <
 		inPlace = `q.name = w.name AND q.owner = w.owner AND q.expires > {now}`
 		waiters = `(SELECT w->>0 AS name, w->>1 AS owner FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
 
-		wanted = `(SELECT w->>0 AS name, w->>1 AS place, w->>2 AS kind FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
+		wanted = `(SELECT w->>0 AS name, w->>1 AS owner, w->>2 AS mode FROM jsonb_array_elements(?1:json) AS list (w)) AS w`
 		saved  = `(SELECT r->>0 AS name, (r->>1)::bigint AS token, r->>2 AS owner, (r->>3)::bigint AS since, (r->>4)::bigint AS expires, r->>5 AS holder
 	FROM jsonb_array_elements(?1:json) AS list (r)) AS r`
 
@@ -89,12 +90,12 @@ ON CONFLICT (name) DO NOTHING`,
 changed AS (UPDATE {locks} AS l SET owner = NULL, expires = {now}, holder = {noholder} FROM mine
 	WHERE l.name = mine.name AND l.owner = mine.owner RETURNING mine.name, mine.owner)
 SELECT name, owner FROM changed WHERE (SELECT pg_notify('{wake}', name)) IS NOT NULL`,
-		Break:          notify(Break),
-		DeletePlacesOf: notify(DeletePlacesOf),
-		LockRow:        rowAndPlaces + ` WHERE l.name = ?1:text FOR UPDATE OF l`,
-		ReadRows:       readRows,
-		LockRows:       readRows + ` ORDER BY l.name FOR UPDATE OF l SKIP LOCKED`,
-		LockAll:        eachRow(`l.name`, `w.place`, `w.kind`) + ` FROM ` + wanted + ` JOIN {locks} AS l ON l.name = w.name ORDER BY l.name FOR UPDATE OF l`,
+		Break:       notify(Break),
+		GiveUpPlace: notify(GiveUpPlace),
+		LockRow:     rowAndPlaces + ` WHERE l.name = ?1:text FOR UPDATE OF l`,
+		ReadRows:    readRows,
+		LockRows:    readRows + ` ORDER BY l.name FOR UPDATE OF l SKIP LOCKED`,
+		LockAll:     eachRow(`l.name`, `w.owner`, `w.mode`) + ` FROM ` + wanted + ` JOIN {locks} AS l ON l.name = w.name ORDER BY l.name FOR UPDATE OF l`,
 		InsertAll: `INSERT INTO {locks} (name, token, owner, since, expires, holder)
 SELECT n.name, f.value, NULL, {now}, {now}, {noholder} FROM jsonb_array_elements_text(?1:json) AS n (name),
 	(SELECT value FROM {meta} WHERE {limited}{key} = 'floor' FOR SHARE) AS f
@@ -113,10 +114,10 @@ LEFT JOIN LATERAL (SELECT owner, expires FROM {queue} AS q
 	WHERE q.name = n.name AND fair AND q.expires > {now} AND (l.owner IS NULL OR l.expires <= {now})
 	ORDER BY seq LIMIT 1) AS h ON true
 WHERE l.owner IS NULL OR l.expires <= {now} + ?2:int OR l.since ` + recently,
-		Publish: `INSERT INTO {queue} AS q (name, owner, fair, expires)
-SELECT DISTINCT name, owner, false, {now} + ?2:int FROM ` + waiters + ` WHERE {limited}true
+		Publish: `INSERT INTO {queue} AS q (name, owner, mode, fair, expires)
+SELECT DISTINCT name, owner, 'none', false, {now} + ?2:int FROM ` + waiters + ` WHERE {limited}true
 ON CONFLICT (name, owner) DO UPDATE SET expires = greatest(q.expires, excluded.expires)`,
-		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE {limited}q.name = w.name AND q.owner = w.owner AND NOT fair`,
+		Unpublish: `DELETE FROM {queue} AS q USING ` + waiters + ` WHERE {limited}q.name = w.name AND q.owner = w.owner`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT jsonb_array_elements_text(?1:json))
 	AND expires <= {now} - ?2:int AND token <= ?3:int`,
 	}.withWords("{key}", `key`, "{fair}", `fair`, "{greatest}", `greatest`, "{noholder}", `''`, "{from}", `?1:text`,

@@ -13,6 +13,7 @@ var sqliteSchema = []string{
 	seq     INTEGER PRIMARY KEY,
 	name    TEXT    NOT NULL COLLATE BINARY,
 	owner   TEXT    NOT NULL,
+	mode    TEXT    NOT NULL,
 	fair    INTEGER NOT NULL,
 	expires INTEGER NOT NULL,
 	UNIQUE (name, owner)
@@ -63,8 +64,8 @@ SELECT ?1, value, NULL, {now}, {now}, {noholder} FROM {meta} WHERE key = 'floor'
 		LockRow:  rowAndPlaces + ` WHERE l.name = ?1`,
 		ReadRows: readRows,
 		LockRows: readRows,
-		LockAll: eachRow(`l.name`, `w.place`, `w.kind`) + `
-FROM (SELECT value->>0 AS name, value->>1 AS place, value->>2 AS kind FROM json_each(?1)) AS w JOIN {locks} AS l ON l.name = w.name`,
+		LockAll: eachRow(`l.name`, `w.owner`, `w.mode`) + `
+FROM (SELECT value->>0 AS name, value->>1 AS owner, value->>2 AS mode FROM json_each(?1)) AS w JOIN {locks} AS l ON l.name = w.name`,
 		InsertAll: `INSERT OR IGNORE INTO {locks} (name, token, owner, since, expires, holder)
 SELECT j.value, f.value, NULL, {now}, {now}, {noholder} FROM json_each(?1) AS j, {meta} AS f WHERE f.key = 'floor'`,
 		SaveAll: `UPDATE {locks} SET token = r.token, owner = r.owner, since = r.since, expires = r.expires, holder = r.holder
@@ -80,10 +81,10 @@ WHERE {locks}.name = r.name`,
 SELECT key, remaining, h.owner, h.expires - now, 0
 FROM near LEFT JOIN {queue} AS h ON remaining = 0 AND h.seq = (
 	SELECT seq FROM {queue} AS q WHERE q.name = near.name AND fair = 1 AND expires > now ORDER BY seq LIMIT 1)`,
-		Publish: `INSERT INTO {queue} (name, owner, fair, expires)
-SELECT value->>0, value->>1, 0, {now} + ?2 FROM json_each(?1) WHERE true
+		Publish: `INSERT INTO {queue} (name, owner, mode, fair, expires)
+SELECT value->>0, value->>1, 'none', 0, {now} + ?2 FROM json_each(?1) WHERE true
 ON CONFLICT (name, owner) DO UPDATE SET expires = max(expires, excluded.expires)`,
-		Unpublish:   `DELETE FROM {queue} WHERE fair = 0 AND (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
+		Unpublish:   `DELETE FROM {queue} WHERE (name, owner) IN (SELECT value->>0, value->>1 FROM json_each(?1))`,
 		DeleteLocks: `DELETE FROM {locks} WHERE name IN (SELECT value FROM json_each(?1)) AND expires <= {now} - ?2 AND token <= ?3`,
 	}.withWords("{key}", `key`, "{fair}", `fair = 1`, "{greatest}", `max`, "{noholder}", `''`, "{from}", `?1`, "{limit}", "", "{limited}", "")
 }

@@ -33,33 +33,33 @@ const (
 	LockHeld    // the same list -> name, owner of each that is held; empty where ReleaseAll returns rows
 	Break       // name, the first and the last of the tokens that it may have
 	List        // first name, limit -> name, token, holder, since, remaining, waiters
-	// ReadRow also counts the places of a kind that come before a place, or all of that kind if
-	// the place does not exist, and returns when the first of them expires; see sqllock/fair.go.
-	ReadRow     // name, place, kind -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
+	// ReadRow also counts the places of a mode that come before that of an owner, or all of that mode if
+	// it has none, and returns when the first of them expires; see sqllock/fair.go.
+	ReadRow     // name, owner, mode -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
 	ReadHolders // the same with zeros for the places, which costs less
 	LockRow     // that of ReadRow in a transaction, and keeps the row from changing until it ends
 	ReadRows    // [name] -> name and the columns of ReadRow from token to now
 	LockRows    // the same, and keeps the rows from changing; without rows that are locked
 	// LockAll locks the rows in the order of the list, where LockRow locks one.
-	LockAll        // [[name, place, kind]] -> name and the columns of ReadRow, of each row that exists
+	LockAll        // [[name, owner, mode]] -> name and the columns of ReadRow, of each row that exists
 	InsertAll      // [name]: InsertFree for each
 	SaveAll        // [[name, token, owner, since, expires, holder]]
 	SaveRow        // name, token, owner or NULL, since, expires, holder
 	SaveFreed      // the same, and notifies waiters
-	Enqueue        // name, place, ttl, whether it counts for fair exclusive requests
-	KeepPlaces     // [[name, place, ttl]]: of places that have not expired
-	KeptPlaces     // the same list -> name, place of each that has not expired
+	Enqueue        // name, owner, ttl, whether it counts for fair exclusive requests, mode
+	KeepPlaces     // [[name, owner, ttl]]: of places that have not expired
+	KeptPlaces     // the same list -> name, owner of each that has not expired
 	UnlockedPlaces // the same without places that another transaction keeps locked; empty where none does
-	Places         // name, limit -> place, whether fair, remaining: in the order of arrival
-	DeletePlace    // name, place: because the owner was granted the lock
-	DeletePlacesOf // name, owner, first and last text of the owner's other places; see sqllock/fair.go
+	Places         // name, limit -> owner, mode, whether fair, remaining: in the order of arrival
+	DeletePlace    // name, owner: because the owner was granted the lock
+	GiveUpPlace    // the same, and notifies waiters
 	Prune          // name: deletes its expired places
 	// Poll returns a row for each name that is free, expires within the horizon or changed hands
 	// recently. SQLite does not report recent changes.
 	Poll         // [name], horizon -> index, remaining or 0, head's owner and remaining or NULL, whether recently
-	Publish      // [[name, owner]], ttl
-	Processes    // name, from, to -> how many owners that Publish has written wait for it, for a remaining time between these
-	Unpublish    // [[name, owner]]
+	Publish      // [[name, waiter]], ttl
+	Processes    // name, from, to -> how many waiters that Publish has written wait for it, for a remaining time between these
+	Unpublish    // [[name, waiter]]
 	JanitorDue   // interval -> whether the last run is as long ago
 	JanitorClaim // interval; changes nothing if it is not
 	JanitorPage  // after name, limit, age -> name, token, whether it may be deleted
@@ -84,16 +84,13 @@ const (
 	setFree = `{limit}UPDATE {locks} SET owner = NULL, expires = {now}, holder = {noholder} WHERE {limited}`
 	head    = `FROM {queue} WHERE name = ?1:text AND {fair} AND expires > {now} ORDER BY seq LIMIT 1`
 	row     = `l.token, l.owner, l.since, l.expires, l.holder, {now}`
-	// Package sqllock says what a place looks like.
-	isPlace = `({fair} OR substr(owner, 23, 1) = ':')`
-	before  = ` FROM {queue} WHERE name = ?1:text AND expires > {now}
-	AND (substr(owner, 23) = ?3:text OR ?3:text = ':w' AND {fair} AND substr(owner, 23, 1) <> ':')
+	before  = ` FROM {queue} WHERE name = ?1:text AND expires > {now} AND mode = ?3:text
 	AND seq < coalesce((SELECT p.seq FROM {queue} AS p WHERE p.name = ?1:text AND p.owner = ?2:text AND p.expires > {now}), 9223372036854775807)`
 	// queued is 1 if a fair waiter has a place, otherwise 0.
 	queued = `CASE WHEN EXISTS (SELECT 1 FROM {queue} WHERE name = ?1:text AND expires > {now}
-	AND ({fair} OR substr(owner, 23, 1) = ':' AND substr(owner, 23) <> ':w')) THEN 1 ELSE 0 END`
-	ofOwner = `(owner = ?2:text OR owner BETWEEN ?3:text AND ?4:text)`
-	saveRow = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
+	AND ({fair} OR mode NOT IN ('none', 'exclusive'))) THEN 1 ELSE 0 END`
+	deletePlace = `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND owner = ?2:text`
+	saveRow     = `UPDATE {locks} SET token = ?2:int, owner = ?3:text, since = ?4:int, expires = ?5:int, holder = ?6:text WHERE name = ?1:text`
 
 	placesBefore = `(SELECT count(*)` + before + `), (SELECT coalesce(min(expires), 0)` + before + `), ` + queued
 	rowAndPlaces = `SELECT ` + row + `, ` + placesBefore + ` FROM {locks} AS l`
@@ -118,24 +115,24 @@ FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:i
 	ReadHolders: `SELECT ` + row + `, 0, 0, ` + queued + ` FROM {locks} AS l WHERE l.name = ?1:text`,
 	SaveRow:     saveRow,
 	SaveFreed:   saveRow,
-	Enqueue: `INSERT INTO {queue} AS q (name, owner, fair, expires) SELECT ?1:text, ?2:text, ?4:int = 1, {now} + ?3:int WHERE {limited}1 = 1
+	Enqueue: `INSERT INTO {queue} AS q (name, owner, mode, fair, expires) SELECT ?1:text, ?2:text, ?5:text, ?4:int = 1, {now} + ?3:int WHERE {limited}1 = 1
 ON CONFLICT (name, owner) DO UPDATE SET expires = {greatest}(q.expires, excluded.expires)`,
-	Places:         `SELECT owner, {fair}, expires - {now} FROM {queue} WHERE name = ?1:text AND expires > {now} AND ` + isPlace + ` ORDER BY seq LIMIT ?2:int`,
-	DeletePlace:    `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND owner = ?2:text`,
-	DeletePlacesOf: `DELETE FROM {queue} WHERE {limited}name = ?1:text AND ` + ofOwner,
-	Prune:          `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND expires <= {now}`,
-	Processes:      `SELECT count(*) FROM {queue} WHERE name = ?1:text AND expires > {now} + ?2:int AND expires <= {now} + ?3:int AND NOT ` + isPlace,
-	JanitorDue:     `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
-	JanitorClaim:   `{limit}UPDATE {meta} SET value = {now} WHERE {limited}{key} = 'swept' AND ` + longAgo,
-	JanitorPage:    `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
-	Floor:          `SELECT value FROM {meta} WHERE {key} = 'floor'`,
-	RaiseFloor:     `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
-	DeletePlaces:   `DELETE FROM {queue} WHERE {limited}seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
+	Places:       `SELECT owner, mode, {fair}, expires - {now} FROM {queue} WHERE name = ?1:text AND expires > {now} AND mode <> 'none' ORDER BY seq LIMIT ?2:int`,
+	DeletePlace:  deletePlace,
+	GiveUpPlace:  deletePlace,
+	Prune:        `{limit}DELETE FROM {queue} WHERE {limited}name = ?1:text AND expires <= {now}`,
+	Processes:    `SELECT count(*) FROM {queue} WHERE name = ?1:text AND expires > {now} + ?2:int AND expires <= {now} + ?3:int AND mode = 'none'`,
+	JanitorDue:   `SELECT ` + longAgo + ` FROM {meta} WHERE {key} = 'swept'`,
+	JanitorClaim: `{limit}UPDATE {meta} SET value = {now} WHERE {limited}{key} = 'swept' AND ` + longAgo,
+	JanitorPage:  `SELECT name, token, expires <= {now} - ?3:int FROM {locks} WHERE name > {from} ORDER BY name LIMIT ?2:int`,
+	Floor:        `SELECT value FROM {meta} WHERE {key} = 'floor'`,
+	RaiseFloor:   `UPDATE {meta} SET value = {greatest}(value, ?1:int) WHERE {key} = 'floor'`,
+	DeletePlaces: `DELETE FROM {queue} WHERE {limited}seq IN (SELECT seq FROM {queue} WHERE expires <= {now} LIMIT ?1:int)`,
 }
 
-// eachRow selects what LockAll returns. The place and the kind of a name are columns of a list.
-func eachRow(name, place, kind string) string {
-	return `SELECT l.name, ` + row + `, ` + strings.NewReplacer("?1:text", name, "?2:text", place, "?3:text", kind).Replace(placesBefore)
+// eachRow selects what LockAll returns. The owner and the mode for a name are columns of a list.
+func eachRow(name, owner, mode string) string {
+	return `SELECT l.name, ` + row + `, ` + strings.NewReplacer("?1:text", name, "?2:text", owner, "?3:text", mode).Replace(placesBefore)
 }
 
 // withWords returns the common statements and those of a dialect, with its words.
@@ -172,8 +169,8 @@ var ofDialect = map[sqldb.Dialect]struct {
 //
 // A released lock keeps its row in the table of locks for the sake of the token, without an
 // owner and with the time of its release as expires. Package share says how a row has several
-// holders. The queue has the places of waiters, in the order of seq, and rows of other waiters,
-// which List counts. The value floor is the highest token whose row was deleted, swept the time
+// holders. The queue has the places of waiters, in the order of seq, and with the mode none rows of
+// other waiters, which List counts. The value floor is the highest token whose row was deleted, swept the time
 // of the janitor's last run.
 func Schema(facts *sqldb.Facts, tables *sqldb.Tables) (expanded []string) {
 	for _, text := range ofDialect[facts.Dialect].schema {

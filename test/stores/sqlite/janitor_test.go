@@ -98,7 +98,7 @@ func TestJanitorDeletesAllPlaces(t *testing.T) {
 	newStore(t, db)
 	ageAfterJanitor(t, db)
 	const insert = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)
-INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'name/' || i, 'owner', 1, 1000 FROM n`
+INSERT INTO dlock_queue (name, owner, mode, fair, expires) SELECT 'name/' || i, 'owner', 'exclusive', 1, 1000 FROM n`
 	if _, err := db.Exec(insert); err != nil {
 		t.Fatal(err)
 	}

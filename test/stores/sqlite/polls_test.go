@@ -38,12 +38,12 @@ func TestProcessesShareThePolls(t *testing.T) {
 		pollsIn(700 * time.Millisecond) // the processes are counted
 		return pollsIn(800 * time.Millisecond)
 	}
-	others := func(owner, fair string, ttl time.Duration) {
+	others := func(owner, mode string, fair int, ttl time.Duration) {
 		write(fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 63)
-			INSERT INTO dlock_queue (name, owner, fair, expires)
-			SELECT 'x', format('%s', i), %s, unixepoch('subsec') * 1000 + %d FROM n`, owner, fair, ttl.Milliseconds()))
+			INSERT INTO dlock_queue (name, owner, mode, fair, expires)
+			SELECT 'x', format('%s', i), '%s', %d, unixepoch('subsec') * 1000 + %d FROM n`, owner, mode, fair, ttl.Milliseconds()))
 	}
-	others("process %d", "0", 30*time.Second)
+	others("process %d", "none", 0, 30*time.Second)
 	var shared, alone int64
 	for range 5 { // a machine that is busy makes few polls
 		if shared = settled(); shared > 0 {
@@ -52,10 +52,10 @@ func TestProcessesShareThePolls(t *testing.T) {
 	}
 	write(`DELETE FROM dlock_queue WHERE owner LIKE 'process %'`)
 	// Of these none polls instead of this process.
-	others("killed %d", "0", 15*time.Second)
-	others("before the clock stepped back %d", "0", time.Hour)
-	others("fair %d", "1", 30*time.Second)
-	others("%022d:w", "0", 30*time.Second)
+	others("killed %d", "none", 0, 15*time.Second)
+	others("before the clock stepped back %d", "none", 0, time.Hour)
+	others("fair %d", "exclusive", 1, 30*time.Second)
+	others("place %d", "exclusive", 0, 30*time.Second)
 	for range 5 {
 		if alone = settled(); shared > 0 && alone > 3*shared {
 			return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"testing"
 
@@ -147,11 +146,6 @@ func TestDowngradeEndsWithItsLock(t *testing.T) {
 	})
 }
 
-// placeText is how the queue knows an exclusive request that is not fair.
-func placeText(owner driver.Owner) string {
-	return base64.RawURLEncoding.EncodeToString(owner[:]) + ":w"
-}
-
 // mustHaveNoPlace fails if the queue has a place.
 func (s target) mustHaveNoPlace(t *testing.T, admin *sql.DB) {
 	t.Helper()
@@ -174,7 +168,10 @@ func TestPlaceOfUnknownOutcome(t *testing.T) {
 		writer.Queue = true
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
-		network.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte(placeText(writer.Owner))) }, func(c *proxy.Conn) {
+		takesPlace := func(request []byte) bool {
+			return bytes.Contains(request, []byte(writer.Owner.Hex())) && bytes.Contains(request, []byte("exclusive")) && !bytes.Contains(request, []byte("SELECT"))
+		}
+		network.OnRequest(takesPlace, func(c *proxy.Conn) {
 			lost := c.LoseReplies()
 			go func() {
 				<-lost
@@ -184,7 +181,7 @@ func TestPlaceOfUnknownOutcome(t *testing.T) {
 		if _, err := store.Acquire(ctx, writer); !errors.Is(err, context.Canceled) {
 			t.Fatalf("an attempt whose place is not answered: %v; want Canceled", err)
 		}
-		if n := number(t, admin, "SELECT count(*) FROM dlock_queue WHERE owner = '"+placeText(writer.Owner)+"'"); n != 1 {
+		if n := number(t, admin, "SELECT count(*) FROM dlock_queue WHERE owner = '"+writer.Owner.Hex()+"'"); n != 1 {
 			t.Fatalf("the waiter has %d places", n)
 		}
 		release(t, other, reader)
@@ -204,7 +201,7 @@ func TestReleaseOfADowngradedLockLeavesNoPlace(t *testing.T) {
 		store, admin := s.open(t), s.admin(t)
 		grant := acquire(t, store, "x")[0]
 		check(t, store.Downgrade(within(t), grant))
-		run(t, admin, "INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'x', '"+placeText(grant.Owner)+"', false, expires FROM dlock_locks WHERE name = 'x'")
+		run(t, admin, "INSERT INTO dlock_queue (name, owner, mode, fair, expires) SELECT 'x', '"+grant.Owner.Hex()+"', 'exclusive', false, expires FROM dlock_locks WHERE name = 'x'")
 		release(t, store, grant)
 		s.mustHaveNoPlace(t, admin)
 	})

@@ -155,7 +155,7 @@ func TestJanitorBesideALockedPlace(t *testing.T) {
 		check(t, s.open(t).Close()) // it creates the tables
 		run(t, admin, `UPDATE dlock_meta SET value = 0`,
 			`INSERT INTO dlock_locks (name, token, since, expires, holder) VALUES ('old', 1, 0, 0, '{}')`,
-			`INSERT INTO dlock_queue (name, owner, fair, expires) VALUES ('old', 'a', true, 0)`)
+			`INSERT INTO dlock_queue (name, owner, mode, fair, expires) VALUES ('old', 'a', 'exclusive', true, 0)`)
 		defer lockRows(t, admin, "dlock_queue", "old")()
 		s.open(t) // its janitor runs at once
 		await.Until(t, "the old row is deleted", func() bool {

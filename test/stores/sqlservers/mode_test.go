@@ -65,19 +65,6 @@ func TestOlderVersions(t *testing.T) {
 				t.Errorf("%q is held after its last holder has released it", name)
 			}
 		}
-		// What older versions write.
-		release(t, store, acquire(t, store, "old")...)
-		run(t, admin, "UPDATE dlock_locks SET owner = '0123456789abcdef0123456789abcdef', token = token + 1, expires = expires + 60000 WHERE name = 'old'")
-		mustBeHeld(t, store, requestIn(shared, "old"))
-		if _, err := store.Acquire(within(t), requestIn(two, "old")); !errors.Is(err, driver.ErrMode) {
-			t.Errorf("a permit of a name that an older version holds: %v; want ErrMode", err)
-		}
-		_, err := admin.ExecContext(within(t), s.free, "old")
-		check(t, err)
-		run(t, admin, "INSERT INTO dlock_queue (name, owner, fair, expires) SELECT 'old', '0123456789abcdef0123456789abcdef', true, expires + 60000 FROM dlock_locks WHERE name = 'old'")
-		mustBeHeld(t, store, requestIn(shared, "old"))
-		run(t, admin, "DELETE FROM dlock_queue WHERE name = 'old'")
-		release(t, store, acquireIn(t, store, shared, "old"))
 	})
 }
 

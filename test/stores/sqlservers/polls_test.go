@@ -37,9 +37,9 @@ func TestProcessesShareThePolls(t *testing.T) {
 		const shared = 45 // somewhat more than one in 32 ms
 		var rows []string
 		for i := range 63 {
-			rows = append(rows, fmt.Sprintf("('x', 'process %d', false, %d)", i, time.Now().Add(30*time.Second).UnixMilli()))
+			rows = append(rows, fmt.Sprintf("('x', 'process %d', 'none', false, %d)", i, time.Now().Add(30*time.Second).UnixMilli()))
 		}
-		_, err = admin.ExecContext(t.Context(), `INSERT INTO dlock_queue (name, owner, fair, expires) VALUES `+strings.Join(rows, ", "))
+		_, err = admin.ExecContext(t.Context(), `INSERT INTO dlock_queue (name, owner, mode, fair, expires) VALUES `+strings.Join(rows, ", "))
 		check(t, err)
 		becomes("with 63 other processes", 1, shared)
 		before := polls.Load()
