@@ -15,10 +15,15 @@ import (
 // Acquire makes one attempt, mostly in one round trip. A second one is needed if a plain lock is
 // held, if shared holders have the lock, or if a plain counter is new or ahead of the proposed tokens.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	return s.acquire(ctx, req, 0)
+}
+
+// acquire is Acquire. In the plain protocol the tokens are at least floor.
+func (s *Store) acquire(ctx context.Context, req driver.Request, floor uint64) (driver.Grant, error) {
 	if err := s.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if err := checkFloor(req.Floor); err != nil {
+	if err := checkFloor(floor); err != nil {
 		return driver.Grant{}, err
 	}
 	if s.protocol == Plain && (req.Fair || req.Mode != (driver.Mode{})) {
@@ -32,9 +37,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	case req.Fair || req.Mode != (driver.Mode{}) || s.writerPlaces.of(req.Owner) != 0:
 		token, err = s.acquireAnyMode(ctx, key, &req, holder)
 	case now == 0 || unconfirmed != 0 || s.clustered.Load(): // a cluster has several clocks
-		token, err = s.acquireByClock(ctx, key, &req, holder, unconfirmed)
+		token, err = s.acquireByClock(ctx, key, &req, holder, floor, unconfirmed)
 	case s.protocol == Plain:
-		token, err = s.acquirePlain(ctx, key, &req, holder, uint64(now))
+		token, err = s.acquirePlain(ctx, key, &req, holder, cmp.Or(floor, uint64(now)))
 	default:
 		token, err = s.acquireByEstimate(ctx, key, &req, holder, uint64(now))
 	}
@@ -86,7 +91,7 @@ func (s *Store) settleFailure(err error, reqs ...driver.Request) error {
 // acquireByEstimate is for Redisson's protocol. The estimated clock is the token's lower bound.
 func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByEstimate, []string{key, s.counterOf(key)},
-		millis(req.TTL), req.Owner.Hex(), s.drawn.propose(key, max(floor, req.Floor)), holder)
+		millis(req.TTL), req.Owner.Hex(), s.drawn.propose(key, floor), holder)
 	if reply == nil && haveResults(err) { // shared holders have the lock
 		return s.acquireAnyMode(ctx, key, req, holder)
 	}
@@ -94,11 +99,11 @@ func (s *Store) acquireByEstimate(ctx context.Context, key string, req *driver.R
 }
 
 // acquireByClock lets the server read its clock. An unconfirmed token is replaced.
-func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder string, unconfirmed uint64) (uint64, error) {
+func (s *Store) acquireByClock(ctx context.Context, key string, req *driver.Request, holder string, floor, unconfirmed uint64) (uint64, error) {
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.guardOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys,
-		req.Floor, unconfirmed, millis(req.TTL), req.Owner.Hex(), holder)
+		floor, unconfirmed, millis(req.TTL), req.Owner.Hex(), holder)
 	token, err := s.readToken(req, reply, sent, err)
 	if held, refused := errors.AsType[*driver.HeldError](err); refused && held.Mode.Shared {
 		return s.acquireAnyMode(ctx, key, req, holder)
@@ -111,7 +116,7 @@ func (s *Store) acquireAnyMode(ctx context.Context, key string, req *driver.Requ
 	sent := time.Now()
 	keys := append([]string{key, s.counterOf(key)}, s.queueOf(key)...)
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireAnyMode, keys,
-		millis(req.TTL), req.Owner.Hex(), req.Floor, holder,
+		millis(req.TTL), req.Owner.Hex(), holder,
 		modeText(req.Mode), req.Fair, req.Queue, placeOf(req), s.channelOf(key), millis(driver.PlaceTTL(req.TTL)))
 	token, err := s.readToken(req, reply, sent, err)
 	if err != nil && req.Queue && !req.Fair && req.Mode == (driver.Mode{}) && mayHavePlace(err) {
@@ -158,9 +163,9 @@ var multi, exec = []any{"multi"}, []any{"exec"}
 // if the counter was ahead. In both cases acquireByClock draws other tokens.
 //
 // The last token tells for all only if the counter is the last token of a step as long, or longer. With the
-// longer step of a Redlock the first one is asked, because others may use the server with the shorter one.
-func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, now uint64) (uint64, error) {
-	proposed, counter := s.drawn.propose(key, max(now, req.Floor)), s.counterOf(key)
+// longer step of a Redlock the first one tells, because others may use the server with the shorter one.
+func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Request, holder string, floor uint64) (uint64, error) {
+	proposed, counter := s.drawn.propose(key, floor), s.counterOf(key)
 	value := grantPrefix(req.Owner, proposed) + holder
 	told := proposed
 	if s.step > tokenStep {
@@ -184,7 +189,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	raised, granted, failed := transaction(t)
 	switch {
 	case failed == nil && !granted: // the script says which owner holds the lock
-		return s.acquireByClock(ctx, key, req, holder, 0)
+		return s.acquireByClock(ctx, key, req, holder, floor, 0)
 	case raised && granted:
 		return proposed, err
 	case neverSent(failed):
@@ -193,7 +198,7 @@ func (s *Store) acquirePlain(ctx context.Context, key string, req *driver.Reques
 	// The transaction failed, or the counter was ahead of the clock.
 	s.unconfirmed.add(req.Owner, proposed, req.TTL)
 	if failed == nil || noLongerMaster(failed) { // go-redis leaves such a server after a command alone
-		return s.acquireByClock(ctx, key, req, holder, proposed)
+		return s.acquireByClock(ctx, key, req, holder, floor, proposed)
 	}
 	if granted {
 		_ = s.undo(context.WithoutCancel(ctx), req.Name, req.Owner) // otherwise it expires
@@ -262,8 +267,7 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		return nil, nil
 	}
 	keys := make([]string, 0, 2*len(reqs)+1)
-	args := append(make([]any, 0, 2+3*len(reqs)), nil, 0) // floor, no unconfirmed token
-	var floor uint64
+	args := append(make([]any, 0, 2+3*len(reqs)), 0, 0) // no floor but the clock, no unconfirmed token
 	clustered, tag := s.clustered.Load(), hashTag(s.keyOf(reqs[0].Name))
 	for _, req := range reqs {
 		key := s.keyOf(req.Name)
@@ -273,14 +277,9 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 		if clustered && hashTag(key) != tag {
 			return nil, fmt.Errorf("%w: %q and %q do not share a hash tag of the cluster", driver.ErrUnsupported, reqs[0].Name, req.Name)
 		}
-		if err := checkFloor(req.Floor); err != nil {
-			return nil, err
-		}
 		keys = append(keys, key, s.counterOf(key))
 		args = append(args, millis(req.TTL), req.Owner.Hex(), req.Holder.Encode())
-		floor = max(floor, req.Floor)
 	}
-	args[0] = floor
 	keys = append(keys, s.guardOf(keys[0])...)
 	sent := time.Now()
 	reply, err := s.ackedRoute.eval(ctx, s.scripts.acquireByClock, keys, args...)

@@ -79,11 +79,6 @@ type Options struct {
 	// ReplicaTimeout is how long to wait for the replicas; default one second. It has to be
 	// shorter than the client's ReadTimeout.
 	ReplicaTimeout time.Duration
-
-	// Redlock says that the server is one of a Redlock: several such stores go to quorum.New. A grant
-	// has 256 tokens then, not 64, so that callers of one process ask all servers a quarter as often.
-	// All programs of a Redlock set it alike: otherwise they show different tokens of a lock.
-	Redlock bool
 }
 
 // DefaultReplicaTimeout is used if Options.ReplicaTimeout is zero.
@@ -124,7 +119,10 @@ type Store struct {
 // Cluster. The client stays the caller's: Close does not close it. A nil opts is fine. New makes
 // no calls.
 func New(client redis.UniversalClient, opts *Options) (*Store, error) {
-	opts = cmp.Or(opts, &Options{})
+	return newStore(client, cmp.Or(opts, &Options{}), tokenStep)
+}
+
+func newStore(client redis.UniversalClient, opts *Options, step uint64) (*Store, error) {
 	switch {
 	case client == nil:
 		return nil, errors.New("client is nil")
@@ -134,10 +132,6 @@ func New(client redis.UniversalClient, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: unknown %v (want Redisson or Plain)", driver.ErrUnsupported, opts.Protocol)
 	case opts.Replicas < 0 || opts.ReplicaTimeout < 0:
 		return nil, fmt.Errorf("options Replicas (%d) and ReplicaTimeout (%v) cannot be negative", opts.Replicas, opts.ReplicaTimeout)
-	}
-	var step uint64 = tokenStep
-	if opts.Redlock {
-		step = redlockTokenStep
 	}
 	s := &Store{
 		client:   client,

@@ -36,7 +36,7 @@ type scripts struct {
 	release           *script // by the owner; also of an unknown outcome, of a share, and of a place in the queue
 	releaseExact      *script // of an exclusive lock, by the whole holder value
 	downgrade         *script // nil for the plain protocol
-	raise             *script
+	raise             *script // nil for Redisson's protocol
 	breakLock         *script
 	inspect           *script
 }
@@ -47,10 +47,10 @@ func newScripts(p Protocol, step uint64) *scripts {
 		acquireByClock: newScript("common", name, "draw", "acquire_by_clock"),
 		renew:          newScript("common", name, "renew"),
 		releaseExact:   newScript("publish", name+"_release_exact"),
-		raise:          newScript("common", name, "raise"),
 		inspect:        newScript("common", name, name+"_inspect"),
 	}
 	if p == Plain {
+		s.raise = newScript("common", name, "plain_raise")
 		s.release = newScript("common", name, "publish", "plain_release")
 		s.breakLock = newScript("common", name, "publish", "plain_break")
 		return s

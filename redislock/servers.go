@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/detach"
@@ -125,30 +124,6 @@ func countMasters(ctx context.Context, server *sender) (int, error) {
 		}
 	}
 	return len(masters), nil
-}
-
-// Identify implements driver.Identifier. A server has a random run_id for as long as it runs. A
-// cluster is identified by the first of its node IDs, which never change.
-func (s *Store) Identify(ctx context.Context) (string, error) {
-	if err := s.begin(ctx); err != nil {
-		return "", err
-	}
-	cluster := s.clustered.Load()
-	cmd := redis.NewStringCmd(ctx, "info", "server")
-	if cluster {
-		cmd = redis.NewStringCmd(ctx, "cluster", "nodes")
-	}
-	if err := query(ctx, s.route.viaClient, cmd); err != nil {
-		return "", err
-	}
-	id := parseInfo(cmd.Val())["run_id"]
-	if nodes := slices.Sorted(strings.Lines(cmd.Val())); cluster && len(nodes) > 0 {
-		id, _, _ = strings.Cut(nodes[0], " ")
-	}
-	if strings.Trim(id, "0") == "" { // some proxies return zeros
-		return "", fmt.Errorf("%w: the server does not say its run_id or the IDs of its cluster", driver.ErrUnsupported)
-	}
-	return id, nil
 }
 
 // runReadOnly runs a call that changes nothing, and returns as soon as ctx ends. A call that

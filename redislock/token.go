@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/redislock/internal/master"
 )
 
 // A token is the server's clock in microseconds, or one more than the last token if that is larger.
@@ -18,19 +18,15 @@ import (
 // and in the holder value.
 
 // tokenStep is how many tokens a grant has. A token is a microsecond: with 64 of them tokens run ahead
-// of the clock from 15,600 grants of one name in a second on. A grant of a Redlock takes several times as
-// long, so that its callers need more tokens and its clock gains less: see Options.Redlock.
-const (
-	tokenStep        = 64
-	redlockTokenStep = 256
-)
+// of the clock from 15,600 grants of one name in a second on. A member of a Redlock has master.TokenStep.
+const tokenStep = 64
 
 // maxToken is the first number that scripts reject, because Lua counts exactly only up to it.
 const maxToken = 1 << 53
 
 // checkFloor rejects the first token of a grant after which a script could not draw another one.
 func checkFloor(floor uint64) error {
-	const limit = maxToken - 2*redlockTokenStep
+	const limit = maxToken - 2*master.TokenStep
 	if floor > limit {
 		return fmt.Errorf("token %d is too large (want %d at most)", floor, uint64(limit))
 	}
@@ -47,29 +43,6 @@ func parseToken(text string) (uint64, error) {
 
 // lastToken returns the last token of a grant, which is the one that the server keeps.
 func (s *Store) lastToken(grant driver.Grant) uint64 { return grant.Token + s.step - 1 }
-
-// RaiseToken implements driver.TokenRaiser.
-func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
-	if err := s.begin(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	if err := checkFloor(token); err != nil {
-		return driver.Grant{}, err
-	}
-	key := s.keyOf(grant.Name)
-	reply, err := s.ackedRoute.eval(ctx, s.scripts.raise, []string{key, s.counterOf(key)},
-		ownerPrefix(grant.Owner), grant.Owner.Hex(), token+s.step-1, s.lastToken(grant))
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	text, held := reply.(string)
-	if !held {
-		return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, grant.Name)
-	}
-	last, err := parseToken(text)
-	grant.Token = last - s.step + 1
-	return grant, err
-}
 
 // ownerValues keeps a number for a few owners until it is removed. If there are many, it forgets
 // owners that have not asked for two TTLs. In Store.unconfirmed the number is a proposed token that

@@ -36,12 +36,16 @@ var ErrURL = storeurl.ErrURL
 // A password is written with %3F for '?', %40 for '@' and %25 for '%'. Errors contain no
 // password.
 func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
+	return openStore(rawURL, opts, tokenStep)
+}
+
+func openStore(rawURL string, opts *Options, step uint64) (*Store, error) {
 	o := *cmp.Or(opts, &Options{})
 	client, err := newClient(rawURL, &o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	store, err := New(client, &o)
+	store, err := newStore(client, &o, step)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 database='' # whose tests of those of all SQL servers are to run
 case ${1:?usage: scripts/test-store.sh STORE} in
 memory) packages=(./memlock ./drivertest) ;;
-redis) packages=(./redislock/... ./quorum ./test/stores/redis) ;;
+redis) packages=(./redislock/... ./test/stores/redis) ;;
 etcd) packages=(./etcdlock/... ./test/stores/etcd) ;;
 zookeeper) packages=(./zklock/... ./test/stores/zookeeper) ;;
 memcached) packages=(./memcachelock/... ./test/stores/memcached) ;;

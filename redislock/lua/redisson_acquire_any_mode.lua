@@ -1,5 +1,5 @@
 -- KEYS: lock, counter, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: ttl, owner, floor, holder, mode, fair, queues, place, channel, TTL of the place.
+-- ARGV: ttl, owner, holder, mode, fair, queues, place, channel, TTL of the place.
 -- Acquires a lock in any mode: 'write', 'read' or a limit. Returns {clock, last token}. A refusal
 -- is {holder value, remaining, position, mode, java_rw, queued}. The mode is that of the holder, or
 -- empty if a place in the queue is in the way. java_rw is 1 if Java's RReadWriteLock is a holder,
@@ -8,8 +8,8 @@
 -- Exclusive requests that are not fair and that shared holders refuse have a place in writers, a
 -- sorted set of owners by the expiry of their places.
 local lock, counter, queue, timeouts, writers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ttl, owner, want, fair, queues, place = ARGV[1], ARGV[2], ARGV[5], ARGV[6] == '1', ARGV[7] == '1', ARGV[8]
-local place_ttl = ARGV[10]
+local ttl, owner, want, fair, queues, place = ARGV[1], ARGV[2], ARGV[4], ARGV[5] == '1', ARGV[6] == '1', ARGV[7]
+local place_ttl = ARGV[9]
 local clock_now = clock()
 local now = math.floor(clock_now / 1000)
 local mode = mode_of(lock)
@@ -74,17 +74,17 @@ if not refused_by and not first and (fair or want ~= 'write') then
 	if first == place then
 		first = false
 	elseif first then
-		publish(ARGV[9] .. ':' .. first) -- it may have missed its notification
+		publish(ARGV[8] .. ':' .. first) -- it may have missed its notification
 	end
 end
 
 if not refused_by and not first then
-	local token = draw_tokens(counter, math.max(tonumber(ARGV[3]), clock_now))
+	local token = draw_tokens(counter, clock_now)
 	if want == 'write' then
-		write(lock, owner .. ':' .. token .. ':' .. ARGV[4], ttl)
+		write(lock, owner .. ':' .. token .. ':' .. ARGV[3], ttl)
 		redis.call('zrem', writers, owner)
 	else
-		redis.call('set', share_key(lock, owner, 1), token .. ':' .. ARGV[4], 'PX', ttl)
+		redis.call('set', share_key(lock, owner, 1), token .. ':' .. ARGV[3], 'PX', ttl)
 		-- Before and after HSET, as in write: a user that may not set an expiry must leave no lock.
 		prolong(lock, ttl)
 		redis.call('hset', lock, 'mode', want, owner, 1)
@@ -97,7 +97,7 @@ if not refused_by and not first then
 		local next = first_place(queue, timeouts, now, function() return true end)
 		local kind = next and kind_of(next)
 		if kind == 'r' and want == 'read' or kind == 'p' and limit and used + 1 < limit then
-			publish(ARGV[9] .. ':' .. next)
+			publish(ARGV[8] .. ':' .. next)
 		end
 	end
 	return {digits(clock_now), token}
@@ -135,7 +135,7 @@ redis.call('zadd', timeouts, digits(now + place_ttl + ahead * FOREIGN_WAIT), pla
 -- Only the list decides whether the owner has a place: the set may have lost or kept it.
 if not placed and not redis.call('lpos', queue, place) then
 	if redis.call('rpush', queue, place) == 1 then
-		publish(ARGV[9]) -- so that waiters that are not fair find out that there is a queue
+		publish(ARGV[8]) -- so that waiters that are not fair find out that there is a queue
 	end
 end
 -- If all waiters die, the queue expires.

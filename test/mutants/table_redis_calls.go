@@ -45,7 +45,7 @@ func init() {
 		test: "test/stores/redis TestLateAttempt/^the_connection_breaks/plain/AcquireAll",
 	})
 	add(mutant{
-		rule: "an attempt at a member of a quorum that was carried out late is undone",
+		rule: "an attempt at a member of a Redlock that was carried out late is undone",
 		file: "redislock/acquire.go",
 		old:  "s.settleFailure(err, req)",
 		new:  "s.settleFailure(err)",
@@ -53,17 +53,17 @@ func init() {
 	})
 	add(mutant{
 		rule: "a member that does not answer gets a release for every attempt",
-		file: "quorum/member.go",
-		old:  "return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(ctx, a.aliasGrant(m.index)) })",
-		new:  "return m.call(ctx, func(ctx context.Context) error { return m.store.Release(ctx, a.aliasGrant(m.index)) })",
-		test: "quorum TestEveryAttemptIsReleased",
+		file: "redislock/redlock/member.go",
+		old:  "return m.callAnyway(ctx, func(ctx context.Context) error { return m.store.Release(",
+		new:  "return m.call(ctx, func(ctx context.Context) error { return m.store.Release(",
+		test: "redislock/redlock TestEveryAttemptIsReleased",
 	})
 	add(mutant{
 		rule: "a member that failed an attempt gets its release",
-		file: "quorum/acquisition.go",
-		old:  "	at.asked = at.asked || !errors.Is(err, errStuck)",
-		new:  "	at.asked = at.asked || err == nil && !errors.Is(err, errStuck)",
-		test: "quorum TestEveryAttemptIsReleased",
+		file: "redislock/redlock/member.go",
+		old:  "	if err == nil {\n		a.noteToken(m.index, token)\n",
+		new:  "	a.locked(func() { a.members[m.index].asked = err == nil })\n	if err == nil {\n		a.noteToken(m.index, token)\n",
+		test: "redislock/redlock TestEveryAttemptIsReleased",
 	})
 
 	// Dead connections.
@@ -116,7 +116,7 @@ func init() {
 		file: "redislock/lua/plain.lua",
 		old:  "token + TOKEN_STEP - 1 - token % TOKEN_STEP",
 		new:  "token",
-		test: "test/stores/redis TestRaisedTokenWithinAStep",
+		test: "test/stores/redis TestPlainCounterIsTheLastOfAStep",
 	})
 	add(mutant{
 		rule: "with a longer step the first token tells whether the counter was ahead",
@@ -148,24 +148,24 @@ func init() {
 	})
 	add(mutant{
 		rule: "a call that was overtaken lowers no token (Redis)",
-		file: "redislock/lua/raise.lua",
+		file: "redislock/lua/plain_raise.lua",
 		old:  `tonumber(token) > tonumber(ARGV[3]) and token ~= ARGV[4]`,
 		new:  `token == ARGV[4]`,
-		test: "test/stores/redis TestConformance/single/plain/raise-token",
+		test: "test/stores/redis TestRaiseScript",
 	})
 	add(mutant{
 		rule: "later tokens are larger than one that was raised",
-		file: "redislock/lua/raise.lua",
+		file: "redislock/lua/plain_raise.lua",
 		old:  "if read_counter(KEYS[2]) < tonumber(token) then",
 		new:  "if false then",
-		test: "test/stores/redis TestRaisingATokenCanBeRepeated",
+		test: "test/stores/redis TestRaiseScript",
 	})
 	add(mutant{
 		rule: "all tokens of a raised lock are set aside (Redis)",
-		file: "redislock/token.go",
-		old:  "token+s.step-1, s.lastToken",
-		new:  "token, s.lastToken",
-		test: "test/stores/redis TestRaisedTokensAreSetAside",
+		file: "redislock/member.go",
+		old:  "token+m.step-1, m.lastToken",
+		new:  "token, m.lastToken",
+		test: "test/stores/redis TestRedlockAgreesOnTokens",
 	})
 
 	// Ownership and TTL.

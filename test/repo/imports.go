@@ -40,7 +40,7 @@ var layers = []layer{
 	{name: "fence", folders: []string{"fence"}}, // locks of any store, rows of any database
 	{name: "dlock", folders: []string{"."}, may: []string{"driver", "internal"}},
 	{name: "kit", folders: []string{"drivertest"}, may: []string{"driver", "dlock"}},
-	{name: "store", folders: []string{"memlock", "sqllock", "sqlsession", "quorum"}, may: []string{"driver", "internal"}},
+	{name: "store", folders: []string{"memlock", "sqllock", "sqlsession"}, may: []string{"driver", "internal"}},
 	{
 		name:       "client store", // a module of its own, because of its client library
 		folders:    []string{"redislock", "etcdlock", "zklock", "memcachelock"},

@@ -31,7 +31,7 @@ func TestSpecNamesItsFunctions(t *testing.T) {
 	}
 	const source = "Next ==\n  \\/ Ask(c) \\/ Raise\n\nSpec == Init\n"
 	const document = "\nSome.tla:\n\n| action | Go |\n|---|---|\n" +
-		"| Ask | `quorum.round.ask`, `quorum.round.nothing`, `quorum.newBallot` |\n| Old | time |\n"
+		"| Ask | `redislock/redlock.round.ask`, `redislock/redlock.round.nothing`, `redislock/redlock.newBallot` |\n| Old | time |\n"
 	if found := unmapped("Some", source, document); len(found) != 3 {
 		t.Errorf("in a map with three mistakes it found %q", found)
 	}

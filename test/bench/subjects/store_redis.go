@@ -3,12 +3,13 @@ package subjects
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/redislock/redlock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -50,51 +51,30 @@ func openRedis(protocol redislock.Protocol) opener {
 			return nil, err
 		}
 		return func(context.Context) (opened, error) {
-			return connectRedis(single, &redislock.Options{Protocol: protocol})
+			c := redis.NewClient(&redis.Options{Addr: single, ContextTimeoutEnabled: true}) // the option of Open
+			s, err := redislock.New(c, &redislock.Options{Protocol: protocol})
+			if err != nil {
+				return opened{}, errors.Join(err, c.Close())
+			}
+			return opened{s, c.Close}, nil
 		}, nil
 	}
-}
-
-func connectRedis(addr string, opts *redislock.Options) (opened, error) {
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}) // the option of Open
-	s, err := redislock.New(c, opts)
-	if err != nil {
-		return opened{}, errors.Join(err, c.Close())
-	}
-	return opened{s, c.Close}, nil
 }
 
 // redlockTimeout is the time limit of a member, the same as redsync's. The
 // machine is busier here than separate servers would be.
 const redlockTimeout = 400 * time.Millisecond
 
-// openRedlock opens a quorum over several independent servers.
+// openRedlock opens Redlock over several independent servers.
 func openRedlock(dir string) (func(context.Context) (opened, error), error) {
 	_, addresses, err := redisAddresses(dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(context.Context) (opened, error) {
-		var members []driver.Store
-		var all []opened
-		closeAll := func() (err error) {
-			for _, o := range all {
-				err = errors.Join(err, o.Close())
-			}
-			return err
-		}
-		for _, addr := range addresses {
-			o, err := connectRedis(addr, &redislock.Options{Protocol: redislock.Plain, Redlock: true})
-			if err != nil {
-				return opened{}, errors.Join(err, closeAll())
-			}
-			all, members = append(all, o), append(members, o.Store)
-		}
-		s, err := quorum.New(members, &quorum.Options{Names: addresses, MemberTimeout: redlockTimeout})
-		if err != nil {
-			return opened{}, errors.Join(err, closeAll())
-		}
-		return opened{s, closeAll}, nil
+	return func(ctx context.Context) (opened, error) {
+		url := "redlock://" + strings.Join(addresses, ",")
+		s, err := redlock.Open(ctx, url, &redlock.Options{MemberTimeout: redlockTimeout})
+		return opened{s, func() error { return nil }}, err
 	}, nil
 }
 

@@ -70,7 +70,7 @@ type Rig struct {
 	Failover  *Failover
 	Partition *Partition
 
-	// Members are the servers of a quorum.
+	// Members are the servers of a Redlock.
 	Members []Member
 }
 

@@ -2,7 +2,6 @@ package subject
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/etcdlock"
 	"github.com/dlock-go/dlock/memcachelock"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/redislock/redlock"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/sqlsession"
 	"github.com/dlock-go/dlock/zklock"
@@ -44,12 +43,12 @@ func dlockWith(query string, opts ...dlock.Option) func(ctx context.Context, c C
 
 // OpenStore opens the store of dlock with that URL.
 func OpenStore(ctx context.Context, url string) (driver.Store, error) {
-	scheme, rest, _ := strings.Cut(url, "://")
+	scheme, _, _ := strings.Cut(url, "://")
 	switch scheme, _, _ = strings.Cut(scheme, "+"); scheme {
 	case "redis":
 		return redislock.Open(ctx, url, nil)
 	case "redlock":
-		return openRedlock(ctx, strings.Split(rest, ","))
+		return redlock.Open(ctx, url, &redlock.Options{MemberTimeout: redlockTimeout})
 	case "etcd":
 		return etcdlock.Open(ctx, url, nil)
 	case "zookeeper":
@@ -63,39 +62,6 @@ func OpenStore(ctx context.Context, url string) (driver.Store, error) {
 		return sqllock.Open(ctx, url, nil)
 	}
 	return nil, fmt.Errorf("no store has the scheme %q", scheme)
-}
-
-// openRedlock opens a quorum of independent servers.
-func openRedlock(ctx context.Context, addrs []string) (driver.Store, error) {
-	r := new(redlock)
-	for _, addr := range addrs {
-		member, err := redislock.Open(ctx, "redis://"+addr+"/0?protocol=plain", &redislock.Options{Redlock: true})
-		if err != nil {
-			return nil, errors.Join(err, r.closeMembers())
-		}
-		r.members = append(r.members, member)
-	}
-	store, err := quorum.New(r.members, &quorum.Options{MemberTimeout: redlockTimeout})
-	if err != nil {
-		return nil, errors.Join(err, r.closeMembers())
-	}
-	r.Store = store
-	return r, nil
-}
-
-// redlock is a quorum that closes its members, too.
-type redlock struct {
-	*quorum.Store
-	members []driver.Store
-}
-
-func (r *redlock) Close() error { return errors.Join(r.Store.Close(), r.closeMembers()) }
-
-func (r *redlock) closeMembers() (err error) {
-	for _, member := range r.members {
-		err = errors.Join(err, member.Close())
-	}
-	return err
 }
 
 // redlockTimeout is how long Redlock waits for a member, on a busy machine.

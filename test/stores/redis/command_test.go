@@ -15,7 +15,7 @@ import (
 // TestCommand runs the command line on every kind of store URL.
 func TestCommand(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, ...string) topology{
-		"single": single, "sentinel": sentinel, "cluster": cluster, "TLS": secure, "redlock": redlock,
+		"single": single, "sentinel": sentinel, "cluster": cluster, "TLS": secure, "redlock": independent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,12 +3,12 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/redislock/redlock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -53,17 +53,8 @@ func Example_redlock() {
 	addrs := group.Addrs()
 
 	ctx := context.Background()
-	var members []driver.Store
-	for _, addr := range addrs {
-		member, err := redislock.Open(ctx, "redis://"+addr+"?protocol=plain", &redislock.Options{Redlock: true})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		defer member.Close()
-		members = append(members, member)
-	}
-	store, err := quorum.New(members, &quorum.Options{Names: addrs, MemberTimeout: 500 * time.Millisecond})
+	url := "redlock://" + strings.Join(addrs, ",")
+	store, err := redlock.Open(ctx, url, &redlock.Options{MemberTimeout: 500 * time.Millisecond})
 	if err != nil {
 		fmt.Println(err)
 		return

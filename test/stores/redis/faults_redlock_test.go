@@ -1,13 +1,13 @@
 package redis
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -17,7 +17,7 @@ import (
 func TestRedlockFaults(t *testing.T) {
 	var both sync.WaitGroup
 	defer both.Wait()
-	both.Go(func() { faults.RunEach(t, onRedlock, faults.Quorum) })
+	both.Go(func() { faults.RunEach(t, onRedlock, faults.Redlock) })
 	both.Go(func() { faults.Run(t, onRedlock(t), faults.Leases) })
 }
 
@@ -41,16 +41,11 @@ func onRedlock(t testing.TB) faults.Rig {
 	return r
 }
 
-// TestQuorumClosesWithAHangingMember: Close does not wait for the member.
-func TestQuorumClosesWithAHangingMember(t *testing.T) {
+// TestRedlockClosesWithAHangingMember: Close does not wait for the member.
+func TestRedlockClosesWithAHangingMember(t *testing.T) {
 	t.Parallel()
 	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
-	var members []driver.Store
-	for _, server := range group {
-		store, _ := openURL(t, server.URL()+"?protocol=plain&"+patient)
-		members = append(members, store)
-	}
-	store, err := quorum.New(members, &quorum.Options{MemberTimeout: memberTimeout})
+	store, err := open(t.Context(), "redlock://"+strings.Join(group.Addrs(), ",")+"?"+patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,5 +67,17 @@ func TestQuorumClosesWithAHangingMember(t *testing.T) {
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("Close took %v; a member may take %v, and its client a minute", took, memberTimeout)
+	}
+}
+
+// TestRedlockRejectsOneServerTwice: two addresses of one server would have two votes.
+func TestRedlockRejectsOneServerTwice(t *testing.T) {
+	t.Parallel()
+	group := servers.RunGroup(t, 2, servers.Redis, inMemory...)
+	again := strings.Replace(group[0].Addr(), "127.0.0.1", "localhost", 1)
+	store := openRedlock(t, group[0].Addr(), group[1].Addr(), again)
+	_, err := store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute})
+	if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), group[0].Addr()) || !strings.Contains(err.Error(), again) {
+		t.Errorf("Acquire: %v; want ErrMisconfigured that names %s and %s", err, group[0].Addr(), again)
 	}
 }

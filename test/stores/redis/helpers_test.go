@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -10,8 +9,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/redislock/redlock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -46,42 +45,14 @@ func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
 
 // open opens a store for a URL of any topology.
 func open(ctx context.Context, url string) (driver.Store, error) {
-	hosts, found := strings.CutPrefix(url, "redlock://")
-	if !found {
-		return redislock.Open(ctx, url, nil)
+	if strings.HasPrefix(url, "redlock://") {
+		return redlock.Open(ctx, url, &redlock.Options{MemberTimeout: memberTimeout})
 	}
-	return openQuorum(ctx, hosts, memberTimeout)
-}
-
-// openQuorum opens a quorum of members HOST,HOST,...?PARAMETERS.
-func openQuorum(ctx context.Context, hosts string, memberTimeout time.Duration) (driver.Store, error) {
-	hosts, query, _ := strings.Cut(hosts, "?")
-	var q quorumStore
-	for host := range strings.SplitSeq(hosts, ",") {
-		member, err := redislock.Open(ctx, "redis://"+host+"?protocol=plain&"+query, &redislock.Options{Redlock: true})
-		if err != nil {
-			return nil, errors.Join(err, q.closeMembers())
-		}
-		q.members = append(q.members, member)
-	}
-	store, err := quorum.New(q.members, &quorum.Options{MemberTimeout: memberTimeout})
-	if err != nil {
-		return nil, errors.Join(err, q.closeMembers())
-	}
-	q.Store = store
-	return &q, nil
+	return redislock.Open(ctx, url, nil)
 }
 
 // memberTimeout is long because the machine that runs the tests stalls.
 const memberTimeout = time.Second * slowdown
-
-// quorumStore closes its members too.
-type quorumStore struct {
-	*quorum.Store
-	members []driver.Store
-	once    sync.Once
-	err     error
-}
 
 // eachProtocol runs try for both protocols in parallel: like the faults, they mostly wait.
 func eachProtocol(t *testing.T, try func(t *testing.T, protocol string)) {
@@ -185,16 +156,15 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // that survives, and a disk that many servers sync to can block for longer than a TTL.
 var inMemory = []string{"--appendonly", "no"}
 
-func (q *quorumStore) Close() error {
-	q.once.Do(func() { q.err = errors.Join(q.Store.Close(), q.closeMembers()) })
-	return q.err
-}
-
-func (q *quorumStore) closeMembers() (err error) {
-	for _, m := range q.members {
-		err = errors.Join(err, m.Close())
+// openRedlock opens a Redlock of servers.
+func openRedlock(t testing.TB, addrs ...string) *redlock.Store {
+	t.Helper()
+	store, err := redlock.Open(t.Context(), "redlock://"+strings.Join(addrs, ","), &redlock.Options{MemberTimeout: memberTimeout})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err
+	t.Cleanup(func() { store.Close() }) // its servers may be gone
+	return store
 }
 
 // acquireOne acquires a name for a minute.

@@ -37,7 +37,7 @@ func TestRedlockLateAttemptLeavesNoLock(t *testing.T) {
 				links[i] = proxy.Run(t, server.Addr())
 				addrs[i] = links[i].Addr()
 			}
-			store, err := openQuorum(t.Context(), strings.Join(addrs, ",")+"?read_timeout=3s", 10*time.Second)
+			store, err := open(t.Context(), "redlock://"+strings.Join(addrs, ",")+"?read_timeout=3s&member_timeout=10s")
 			if err != nil {
 				t.Fatal(err)
 			}

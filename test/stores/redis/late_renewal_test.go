@@ -50,10 +50,6 @@ func TestNothingShortensALock(t *testing.T) {
 				_, err := store.Acquire(t.Context(), req)
 				return err
 			},
-			"RaiseToken": func(grant driver.Grant, _ driver.Request) error {
-				_, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, grant.Token+1)
-				return err
-			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				req := driver.Request{Name: t.Name(), Owner: driver.NewOwner(), TTL: long}

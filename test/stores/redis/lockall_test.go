@@ -13,7 +13,7 @@ import (
 // TestLockAllIsAllOrNone: names on one server are acquired by one script, others one after the
 // other. In either case all are acquired, or none.
 func TestLockAllIsAllOrNone(t *testing.T) {
-	for topology, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster, "redlock": redlock} {
+	for topology, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster, "redlock": independent} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
 			top := start(t, inMemory...)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,29 +28,14 @@ func answersLate(t *testing.T, which int32) {
 	addrs := group.Addrs()
 	link := proxy.Run(t, addrs[2])
 	addrs[2] = link.Addr()
-	store, err := openQuorum(t.Context(), strings.Join(addrs, ","), memberTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := openRedlock(t, addrs...)
 	take := taker(t, store, "warm") // so that members know the scripts, and the store knows their clocks
 	take()
 	take()
 
-	ahead := uint64(time.Now().Add(10 * time.Second).UnixMicro())
-	for i, server := range group { // all have a counter, and that of the third is behind
-		req := driver.Request{Name: "late", Owner: driver.NewOwner(), TTL: time.Minute}
-		if i < 2 {
-			req.Floor = ahead
-		}
-		member, _ := openURL(t, server.URL()+"?protocol=plain")
-		grant, err := member.Acquire(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := member.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+	raw := clients(t, group.Addrs()...)
+	for i, server := range raw { // all have a counter, and that of the third is behind
+		setCounter(t, server, "plain", "late", uint64(time.Now().Add(time.Duration(1-i/2)*10*time.Second).UnixMicro()))
 	}
 	var requests atomic.Int32
 	came, let := make(chan struct{}), make(chan struct{})
@@ -70,8 +54,7 @@ func answersLate(t *testing.T, which int32) {
 	<-time.After(2 * memberTimeout)
 	deliver()
 	<-passed
-	raw := clients(t, group.Addrs()[2])[0]
-	eventually(t, "the third member carries out the attempt", func() bool { return raw.Exists(t.Context(), "late").Val() == 1 })
+	eventually(t, "the third member carries out the attempt", func() bool { return raw[2].Exists(t.Context(), "late").Val() == 1 })
 
 	if err := group[1].Kill(); err != nil {
 		t.Fatal(err)
@@ -80,13 +63,13 @@ func answersLate(t *testing.T, which int32) {
 		t.Fatalf("Renew, with two of three members that have the lock: %v", errs)
 	}
 	eventually(t, "the lock is found with its token", func() bool {
-		info, held, err := store.(driver.Finder).Find(t.Context(), "late")
+		info, held, err := store.Find(t.Context(), "late")
 		return err == nil && held && info.Token == grant.Token
 	})
-	if err := store.(driver.Breaker).Break(t.Context(), "late", grant.Token); err != nil {
+	if err := store.Break(t.Context(), "late", grant.Token); err != nil {
 		t.Errorf("Break: %v", err)
 	}
-	if n := raw.Exists(t.Context(), "late").Val(); n != 0 {
+	if n := raw[2].Exists(t.Context(), "late").Val(); n != 0 {
 		t.Error("the third member keeps a lock that was broken")
 	}
 }

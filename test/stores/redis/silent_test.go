@@ -11,8 +11,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/quorum"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/redislock/redlock"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -40,7 +40,6 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 				},
 				"Diagnose": func(ctx context.Context) error { _, err := client.Diagnose(ctx); return err },
 				"Find":     func(ctx context.Context) error { _, _, err := client.Find(ctx, "a"); return err },
-				"Identify": func(ctx context.Context) error { _, err := store.(driver.Identifier).Identify(ctx); return err },
 			} {
 				var err error
 				for _, timeout := range []time.Duration{300 * time.Millisecond, 2 * time.Second} { // a busy machine gets a second try
@@ -119,19 +118,19 @@ func TestFirstLockOfASlowServer(t *testing.T) {
 	})
 }
 
-// TestQuorumSaysWhyMembersFail: the error of a quorum whose members refuse connections says so in
+// TestRedlockSaysWhyMembersFail: the error of a Redlock whose members refuse connections says so in
 // one line, although the client repeats a dial for longer than a member may take.
-func TestQuorumSaysWhyMembersFail(t *testing.T) {
+func TestRedlockSaysWhyMembersFail(t *testing.T) {
 	t.Parallel()
-	var members []driver.Store
+	var members []*redis.Client
 	for range 3 {
 		server := servers.Run(t, servers.Redis, inMemory...)
-		members = append(members, newStore(t, "plain", &redis.Options{Addr: server.Addr()}))
+		members = append(members, clients(t, server.Addr())...)
 		if err := server.Stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	store, err := quorum.New(members, nil)
+	store, err := redlock.New(members, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,63 +1,77 @@
 package redis
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/redis/go-redis/v9"
 )
 
-// TestRaisedTokenWithinAStep: tokens that were raised to a number that is no multiple of the step are set
-// aside, also if the next proposal begins among them.
-func TestRaisedTokenWithinAStep(t *testing.T) {
+// setCounter sets the last token of a name that was drawn. The plain protocol's is the last before a multiple of 1024.
+func setCounter(t *testing.T, raw *redis.Client, protocol, name string, last uint64) {
+	t.Helper()
+	err := raw.Set(t.Context(), "redisson_lock_token:{"+name+"}", last, 0).Err()
+	if protocol == "plain" {
+		last = last/1024*1024 + 1023
+		err = raw.ZAdd(t.Context(), "dlock:token:{"+name+"}", redis.Z{Score: float64(last), Member: "t"}, redis.Z{Score: 1, Member: "new"}).Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPlainCounterIsTheLastOfAStep: tokens that the server draws by its clock begin with a multiple of the step,
+// so that a later proposal does not begin among them.
+func TestPlainCounterIsTheLastOfAStep(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
-	for _, protocol := range protocols {
-		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		step := store.Traits().TokenStep
-		acquireAndRelease(t, store, protocol) // from then on the counter exists and the clock is known
-		grant := acquireOne(t, store, protocol)
-		first := (grant.Token + uint64(time.Hour.Microseconds())) / step * step
-		raised, err := store.(driver.TokenRaiser).RaiseToken(t.Context(), grant, first+1)
-		if err != nil || raised.Token != first+1 {
-			t.Fatalf("%s: token %d, %v; want %d", protocol, raised.Token, err, first+1)
-		}
-		if err := store.Release(t.Context(), raised); err != nil {
-			t.Fatal(err)
-		}
-		next, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: first + step})
-		if err != nil || next.Token <= first+step {
-			t.Errorf("%s: token %d, %v, after tokens that were raised to %d to %d", protocol, next.Token, err, first+1, first+step)
+	store, _ := openURL(t, server.URL()+"?protocol=plain")
+	for i := range 5 { // each counter is new
+		if grant := acquireOne(t, store, fmt.Sprint(i)); grant.Token%store.Traits().TokenStep != 0 {
+			t.Errorf("the first token is %d; want a multiple of %d", grant.Token, store.Traits().TokenStep)
 		}
 	}
 }
 
-// TestStepsThatDiffer: stores of one server whose grants have steps of different lengths set no token aside twice.
+// TestStepsThatDiffer: a Redlock and stores of its servers, whose grants have steps of different lengths, set no token
+// aside twice.
 func TestStepsThatDiffer(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	for _, protocol := range protocols {
-		short, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		long, err := redislock.Open(t.Context(), server.URL()+"?protocol="+protocol, &redislock.Options{Redlock: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer long.Close()
-		acquireAndRelease(t, short, protocol) // from then on the counter exists and the clock is known
-		acquireAndRelease(t, long, protocol)
-		floor := (uint64(time.Now().Add(time.Hour).UnixMicro())) / 1024 * 1024
-		var last uint64
-		for i, store := range []driver.Store{short, long, short, long} {
-			grant, err := store.Acquire(t.Context(), driver.Request{Name: protocol, Owner: driver.NewOwner(), TTL: time.Minute, Floor: floor})
-			if err != nil || grant.Token <= last {
-				t.Errorf("%s, grant %d: token %d, %v; want one after %d", protocol, i, grant.Token, err, last)
+	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
+	long := openRedlock(t, group.Addrs()...)
+	acquireAndRelease(t, long, "warm") // from then on the clocks are known
+	for _, raw := range clients(t, group.Addrs()...) {
+		setCounter(t, raw, "plain", "x", uint64(time.Now().Add(time.Hour).UnixMicro()))
+	}
+	var last uint64
+	for round := range 4 {
+		stores := []driver.Store{long}
+		if round%2 == 1 {
+			stores = nil
+			for _, server := range group {
+				short, _ := openURL(t, server.URL()+"?protocol=plain")
+				stores = append(stores, short)
 			}
-			last = grant.Token + store.Traits().TokenStep - 1
+		}
+		var tokens uint64
+		for _, store := range stores {
+			var grant driver.Grant
+			eventually(t, "the last release has reached the server", func() (granted bool) {
+				var err error
+				grant, err = store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute})
+				return err == nil
+			})
+			if grant.Token <= last {
+				t.Errorf("round %d: token %d; want one after %d", round, grant.Token, last)
+			}
+			tokens = max(tokens, grant.Token+store.Traits().TokenStep-1)
 			if err := store.Release(t.Context(), grant); err != nil {
 				t.Error(err)
 			}
 		}
+		last = tokens
 	}
 }

@@ -45,7 +45,7 @@ func TestWrongServerIsMisconfigured(t *testing.T) {
 				if took := time.Since(began); took > 20*time.Second {
 					t.Fatalf("TryLock took %v", took)
 				}
-				return !errors.Is(err, dlock.ErrUnreachable) // as a member of a quorum is that answers late
+				return !errors.Is(err, dlock.ErrUnreachable) // as a member of a Redlock is that answers late
 			})
 			if !errors.Is(err, dlock.ErrMisconfigured) || !strings.Contains(err.Error(), want) {
 				t.Errorf("TryLock: %v; want ErrMisconfigured that says %q", err, want)

@@ -1,0 +1,190 @@
+package redlock
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// ballot counts the answers to one attempt and decides it. It makes no calls.
+type ballot struct {
+	majority int
+
+	pending set // members without an answer yet
+	granted set
+	refused set
+	raising set      // members whose token is being raised
+	raised  set      // members of granted that have stored token
+	token   uint64   // the token of the vote; zero until a majority has granted
+	second  bool     // token was chosen a second time
+	answers []answer // by member
+	errs    []error  // why members failed, by member
+}
+
+type answer struct {
+	token  uint64
+	held   *driver.HeldError // if it refused
+	err    error             // if it failed
+	blocks int               // how many members name this holder; counted at the first of them
+}
+
+func newBallot(members int) ballot {
+	return ballot{majority: members/2 + 1, pending: allMembers(members), answers: make([]answer, members), errs: make([]error, members)}
+}
+
+// count counts an answer to Acquire. It returns the members whose token must be raised to b.token.
+func (b *ballot) count(i int, got answer) (raise set) {
+	b.pending.remove(i)
+	b.answers[i], b.errs[i] = got, got.err
+	switch {
+	case got.held != nil:
+		b.refused.add(i)
+		first := slices.IndexFunc(b.answers, func(other answer) bool { return other.blocks > 0 && sameHolder(other.held, got.held) })
+		if first < 0 {
+			first = i
+		}
+		b.answers[first].blocks++
+	case got.err == nil:
+		b.granted.add(i)
+		if b.token != 0 {
+			raise = b.compare(i)
+		}
+	}
+	return raise | b.chooseToken()
+}
+
+// chooseToken chooses the token of the vote, and returns the members whose token must be raised.
+//
+// The first majority decides: the largest of its tokens is larger than that of every earlier
+// grant, because one of the members took part in that grant. A member that answers later with a
+// larger one is not needed. If so many others failed meanwhile that no majority can store the
+// token, the larger one is chosen, but only once, so that a vote is bounded in time.
+func (b *ballot) chooseToken() (raise set) {
+	if b.token != 0 && (b.second || (b.raised|b.raising|b.pending).len() >= b.majority) {
+		return 0
+	}
+	var alive set
+	token := b.token
+	for i := range (b.granted &^ b.raising).all() {
+		if b.errs[i] == nil {
+			alive.add(i)
+			token = max(token, b.answers[i].token)
+		}
+	}
+	if token == b.token || alive.len() < b.majority {
+		return 0
+	}
+	b.token, b.second, b.raised = token, b.token != 0, 0
+	for i := range alive.all() {
+		raise |= b.compare(i)
+	}
+	return raise
+}
+
+// compare returns the set of i if the token of member i must be raised to that of the vote.
+func (b *ballot) compare(i int) (raise set) {
+	switch token := b.answers[i].token; {
+	case token == b.token:
+		b.raised.add(i)
+	case token < b.token:
+		b.raising.add(i)
+		raise.add(i)
+	}
+	return raise
+}
+
+// countRaised counts an answer to RaiseToken. It returns the members whose token must be raised.
+func (b *ballot) countRaised(i int, token uint64, err error) (raise set) {
+	b.raising.remove(i)
+	switch {
+	case err == nil && token == b.token:
+		b.raised.add(i)
+	case err == nil:
+		b.errs[i] = fmt.Errorf("its token became %d instead of %d", token, b.token)
+	default:
+		b.errs[i] = err
+	}
+	return b.chooseToken()
+}
+
+func (b *ballot) won() bool { return b.raised.len() >= b.majority }
+
+// lost reports whether the vote cannot be won any more, and the reason is known: another
+// holder has a majority, no contender has one, or too few members answered.
+func (b *ballot) lost() bool {
+	possible := b.granted | b.pending
+	if b.token != 0 {
+		possible = b.raised | b.raising | b.pending
+	}
+	if possible.len() >= b.majority {
+		return false
+	}
+	if n := b.answered(); n < b.majority {
+		return n+b.pending.len() < b.majority
+	}
+	leader, _ := b.blockers()
+	return leader.blocks >= b.majority || leader.blocks+b.pending.len() < b.majority
+}
+
+// blockers returns the answer with the holder that most refusing members name, and how many
+// holders they name.
+func (b *ballot) blockers() (leader *answer, holders int) {
+	leader = &b.answers[0]
+	for i := range b.answers {
+		got := &b.answers[i]
+		if got.blocks > leader.blocks {
+			leader = got
+		}
+		holders += min(got.blocks, 1)
+	}
+	return leader, holders
+}
+
+func sameHolder(x, y *driver.HeldError) bool { return x.Holder == y.Holder && x.Token == y.Token }
+
+// heldBy describes the holder that has a majority, or returns nil.
+func (b *ballot) heldBy(name string) *driver.HeldError {
+	leader, _ := b.blockers()
+	if leader.blocks < b.majority {
+		return nil
+	}
+	held := *leader.held
+	held.Name, held.Remaining = name, b.remaining()
+	return &held
+}
+
+// remaining returns the time until enough locks expire for a majority to be free.
+func (b *ballot) remaining() time.Duration {
+	var left []time.Duration
+	for i := range b.refused.all() {
+		left = append(left, b.answers[i].held.Remaining)
+	}
+	slices.Sort(left)
+	missing := b.majority - b.granted.len()
+	return left[min(max(missing, 1), len(left))-1]
+}
+
+// answered counts the members that granted or refused.
+func (b *ballot) answered() int { return (b.granted | b.refused).len() }
+
+// set is a set of members, by their index.
+type set uint64
+
+func (s *set) add(i int)     { *s |= 1 << i }
+func (s *set) remove(i int)  { *s &^= 1 << i }
+func (s set) has(i int) bool { return s&(1<<i) != 0 }
+func (s set) len() int       { return bits.OnesCount64(uint64(s)) }
+
+// all yields the members in order.
+func (s set) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; s != 0 && yield(bits.TrailingZeros64(uint64(s))); s &= s - 1 {
+		}
+	}
+}
+
+func allMembers(n int) set { return 1<<n - 1 }

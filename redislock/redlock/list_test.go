@@ -1,0 +1,185 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/redislock/internal/master"
+)
+
+// TestListIsByMajority: List leaves out what only a minority holds, which is an attempt that is
+// under way or being undone.
+func TestListIsByMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s := start(t, all)
+		settle(t, s)
+		for _, c := range all[:2] {
+			c.take(t, request("minority", time.Hour), 0)
+		}
+		for i, c := range all {
+			req := request("split", time.Hour)
+			req.Holder.PID = i + 1
+			c.take(t, req, 0)
+		}
+		all[4].set(mute)
+		all[3].set(gone)
+		grant := mustAcquire(t, s, request("held", time.Hour))
+		synctest.Wait()
+		for round, want := range []string{"held", "held", "error"} {
+			var got []string
+			start := time.Now()
+			for info, err := range s.List(t.Context(), "") {
+				if err != nil {
+					if !errors.Is(err, driver.ErrUnreachable) {
+						t.Errorf("want ErrUnreachable, got: %v", err)
+					}
+					got = append(got, "error")
+					continue
+				}
+				got = append(got, info.Name)
+				if info.Token != grant.Token || info.Remaining < 59*time.Minute {
+					t.Errorf("granted with token %d, listed is %+v", grant.Token, info)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint([]string{want}) {
+				t.Errorf("round %d: want %s alone, got %q", round, want, got)
+			}
+			if took := time.Since(start); want != "error" && took > 2*DefaultMemberTimeout {
+				t.Errorf("a member that hangs held the list up for %v", took)
+			}
+			if round == 1 {
+				all[0].set(mute)
+			}
+		}
+	})
+}
+
+// slowLister is a member that searches for long before it finds the first lock.
+type slowLister struct{ *fakeMember }
+
+func (s slowLister) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if err := backoff.Sleep(ctx, 10*time.Minute); err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		s.fakeMember.List(ctx, prefix)(yield)
+	}
+}
+
+// TestListWaitsForMembersThatAnswer: List waits for a member without progress as long as the
+// member answers other calls.
+func TestListWaitsForMembersThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := start(t, []master.Store{slowLister{all[0]}, slowLister{all[1]}, slowLister{all[2]}})
+		mustAcquire(t, s, request("held", time.Hour))
+		var got []string
+		for info, err := range s.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Name)
+		}
+		if fmt.Sprint(got) != "[held]" {
+			t.Errorf("want the lock that is held, got %q", got)
+		}
+		for _, c := range all {
+			c.set(mute)
+		}
+		start := time.Now()
+		for _, err := range s.List(t.Context(), "") {
+			if !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("no member answers: want ErrUnreachable, got: %v", err)
+			}
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("List took %v although no member answers", took)
+		}
+	})
+}
+
+// TestBreakIsByMajority: Break breaks the lock at a majority. The holder finds out, and nothing
+// is left at the members.
+func TestBreakIsByMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s, other := start(t, all), start(t, all)
+		all[1].set(gone)
+		grant := mustAcquire(t, s, request("x", time.Hour))
+		all[1].set(up)
+		synctest.Wait()
+		if err := other.Break(t.Context(), "x", grant.Token+s.Traits().TokenStep); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("with another token: want ErrNotHeld, got: %v", err)
+		}
+		if err := other.Break(t.Context(), "x", grant.Token); err != nil {
+			t.Fatal(err)
+		}
+		if errs := s.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+			t.Errorf("want one ErrNotHeld, got: %v", errs)
+		}
+		synctest.Wait()
+		for i, c := range all {
+			if left := c.locks(); len(left) > 0 {
+				t.Errorf("after Break member %d holds %q", i+1, left)
+			}
+		}
+	})
+}
+
+func TestDiagnoseReportsMembers(t *testing.T) {
+	all := fakeMembers(3)
+	all[0].findings = []driver.Finding{{Check: "eviction", Level: driver.LevelProblem, Message: "allkeys-lru"}}
+	all[2].set(gone)
+	s := start(t, all)
+	findings, err := s.Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		check   string
+		level   driver.Level
+		message string // a part of it
+	}{
+		{"members", driver.LevelWarning, "2 of 3 members answer"},
+		{"servers", driver.LevelOK, ""},
+		{"restart", driver.LevelOK, "remembers"},
+		{"eviction", driver.LevelProblem, "member 1: allkeys-lru"},
+		{"reachable", driver.LevelWarning, "member 3: "},
+	}
+	if len(findings) != len(want) {
+		t.Fatalf("want %d findings, got %+v", len(want), findings)
+	}
+	for i, w := range want {
+		if f := findings[i]; f.Check != w.check || f.Level != w.level || !strings.Contains(f.Message, w.message) {
+			t.Errorf("want %+v, got %+v", w, f)
+		}
+	}
+	all[0].set(gone)
+	if _, err := s.Diagnose(t.Context()); !errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("one member of three answers: want ErrUnreachable, got: %v", err)
+	}
+}
+
+// TestDiagnoseOfARestartFollowsTheMembers: a member that forgets its locks as it is configured is a warning.
+func TestDiagnoseOfARestartFollowsTheMembers(t *testing.T) {
+	all := fakeMembers(3)
+	all[1].findings = []driver.Finding{{Check: "persistence", Level: driver.LevelWarning, Breaks: driver.PromiseRestart}}
+	findings, err := start(t, all).Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(findings, func(f driver.Finding) bool { return f.Check == "restart" && f.Level == driver.LevelWarning }) {
+		t.Errorf("a member forgets its locks in a crash: %+v; want a warning", findings)
+	}
+}

@@ -1,0 +1,99 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+	"github.com/dlock-go/dlock/redislock/internal/master"
+)
+
+// TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks, and none for no lock.
+func TestRenewCallsEachMemberOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s := start(t, all)
+		var grants []driver.Grant
+		for i := range 1000 {
+			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
+		}
+		synctest.Wait()
+		for _, list := range [][]driver.Grant{nil, grants} {
+			if errs := s.Renew(t.Context(), list); errs != nil {
+				t.Fatal(errs)
+			}
+			synctest.Wait()
+		}
+		for i, c := range all {
+			if n := c.count("Renew"); n != 1 {
+				t.Errorf("member %d was called %d times to renew 1000 locks", i+1, n)
+			}
+			if n := c.count("Acquire"); n != 1000 {
+				t.Errorf("member %d was asked %d times for 1000 locks", i+1, n)
+			}
+		}
+	})
+}
+
+// TestRenewKeepsTheTTL: the grant promises less than was asked for, and renewing it
+// does not take off from that again.
+func TestRenewKeepsTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(5)
+		s, contender := start(t, all), start(t, all)
+		grant := mustAcquire(t, s, request("x", 10*time.Second))
+		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
+			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
+		}
+		for range 20 {
+			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+				t.Fatal(errs)
+			}
+		}
+		if err := backoff.Sleep(t.Context(), 10*time.Second-time.Microsecond); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
+		}
+	})
+}
+
+// denying is a member that does not let the user renew one name, and does not answer for others.
+type denying struct{ *fakeMember }
+
+func (denying) Renew(_ context.Context, grants []driver.Grant) (errs []error) {
+	for _, grant := range grants {
+		if grant.Name == "denied" {
+			errs = append(errs, driver.ErrDenied)
+		} else {
+			errs = append(errs, errRefused)
+		}
+	}
+	return errs
+}
+
+// TestRenewalsHaveTheirOwnErrors: the error of one lock is not that of another in the same call.
+func TestRenewalsHaveTheirOwnErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		s := start(t, []master.Store{all[0], denying{all[1]}, denying{all[2]}})
+		names := []string{"x", "denied", "y"}
+		var grants []driver.Grant
+		for _, name := range names {
+			grants = append(grants, mustAcquire(t, s, request(name, time.Minute)))
+		}
+		synctest.Wait()
+		errs := s.Renew(t.Context(), grants)
+		for i, name := range names {
+			if errors.Is(errs[i], driver.ErrDenied) != (name == "denied") || errors.Is(errs[i], driver.ErrUnreachable) != (name != "denied") {
+				t.Errorf("Renew of %q: %v", name, errs[i])
+			}
+		}
+	})
+}

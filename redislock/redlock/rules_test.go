@@ -1,0 +1,164 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
+)
+
+// TestRulesHold checks the rules of Redlock. Mutants break each of them.
+func TestRulesHold(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		check func(t *testing.T) error
+	}{
+		{"two halves of a network do not both grant", halvesExclude},
+		{"clocks that run fast do not end a lock early", fastClocks},
+		{"a failed attempt leaves nothing where its answer was lost", lostAnswers},
+		{"a renewal does not bring a lost majority back", lostMajority},
+		{"a late release does not touch a later attempt", lateRelease},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				if err := c.check(t); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+const second = time.Second
+
+// halvesExclude: two clients reach two members each.
+func halvesExclude(t *testing.T) error {
+	all := fakeMembers(5)
+	cut := func(reached ...int) []*fakeMember {
+		seen := fakeMembers(5)
+		for _, c := range seen {
+			c.set(gone)
+		}
+		for _, i := range reached {
+			seen[i] = all[i]
+		}
+		return seen
+	}
+	holders := 0
+	for _, side := range [][]*fakeMember{cut(0, 1), cut(3, 4)} {
+		_, err := start(t, side).Acquire(t.Context(), request("x", 10*second))
+		if err == nil {
+			holders++
+		} else if !errors.Is(err, driver.ErrUnreachable) {
+			return fmt.Errorf("without a majority: want ErrUnreachable, got: %w", err)
+		}
+	}
+	if holders > 0 {
+		return fmt.Errorf("%d clients that reach two members of five have the lock", holders)
+	}
+	return nil
+}
+
+// fastClocks: all members count time 0.9 % too fast.
+func fastClocks(t *testing.T) error {
+	all := fakeMembers(5)
+	for _, c := range all {
+		c.fast = 0.009
+	}
+	a, b := start(t, all), start(t, all)
+	sent := time.Now()
+	grant := mustAcquire(t, a, request("x", 10*second))
+	if err := backoff.Sleep(t.Context(), grant.TTL-time.Since(sent)-time.Microsecond); err != nil {
+		return err
+	}
+	if _, err := b.Acquire(t.Context(), request("x", 10*second)); !errors.Is(err, driver.ErrHeld) {
+		return fmt.Errorf("granted for %v, and not held all the time: want ErrHeld, got: %w", grant.TTL, err)
+	}
+	return nil
+}
+
+// lostAnswers: three members carry out calls, but their answers are lost.
+func lostAnswers(t *testing.T) error {
+	all := fakeMembers(5)
+	s := start(t, all)
+	settle(t, s)
+	for _, c := range all[2:] {
+		c.set(lost)
+	}
+	start := time.Now()
+	if _, err := s.Acquire(t.Context(), request("x", time.Hour)); !errors.Is(err, driver.ErrUnreachable) {
+		return fmt.Errorf("with three answers lost: want ErrUnreachable, got: %w", err)
+	}
+	if took := time.Since(start); took > 2*DefaultMemberTimeout {
+		return fmt.Errorf("Acquire took %v", took)
+	}
+	s.Close() // waits for the background
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			return fmt.Errorf("the attempt failed, and member %d holds %q", i+1, left)
+		}
+	}
+	return nil
+}
+
+// lostMajority: three members forget a lock that is held.
+func lostMajority(t *testing.T) error {
+	all := fakeMembers(5)
+	a, b := start(t, all), start(t, all)
+	grant := mustAcquire(t, a, request("x", time.Hour))
+	synctest.Wait() // for the slower members
+	for _, c := range all[1:4] {
+		c.restartEmpty()
+	}
+	if errs := a.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
+		return fmt.Errorf("renewing with two of five: want ErrNotHeld, got: %v", errs)
+	}
+	synctest.Wait()
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			return fmt.Errorf("the lock is lost, and member %d holds %q", i+1, left)
+		}
+	}
+	if _, err := b.Acquire(t.Context(), request("x", second)); err != nil {
+		return fmt.Errorf("Acquire of a lost lock: %w", err)
+	}
+	return nil
+}
+
+// lateRelease: an attempt fails, and its release arrives after the next attempt of the same
+// owner was granted.
+func lateRelease(t *testing.T) error {
+	all := fakeMembers(5)
+	a, b := start(t, all), start(t, all)
+	settle(t, a)
+	req := request("x", time.Hour)
+	for _, c := range all {
+		c.set(late)
+	}
+	if _, err := a.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
+		return fmt.Errorf("want ErrUnreachable, got: %w", err)
+	}
+	if err := backoff.Sleep(t.Context(), second); err != nil { // for the releases in the background
+		return err
+	}
+	for _, c := range all {
+		c.set(up)
+	}
+	grant := mustAcquire(t, a, req)
+	synctest.Wait()
+	for _, c := range all {
+		c.deliver() // the Acquire and the Release of the first attempt
+	}
+	if _, err := b.Acquire(t.Context(), request("x", second)); !errors.Is(err, driver.ErrHeld) {
+		return fmt.Errorf("a late Release ended the lock: want ErrHeld, got: %w", err)
+	}
+	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
+		return fmt.Errorf("a late Release ended the lock: %w", errs[0])
+	}
+	return nil
+}

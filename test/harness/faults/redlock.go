@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// Member is one server of a Redlock.
+type Member struct {
+	// Rig describes this member as a store of its own.
+	Rig Rig
+	// Kill kills the member. RestartEmpty starts it again without its data.
+	Kill, RestartEmpty func() error
+}
+
+// Redlock are the faults of a store that consists of five others. They need
+// Members. Other tests on the same members notice them.
+var Redlock = []Fault{
+	{"two of five members die", minorityDies},
+	{"three of five members die", majorityDies},
+	{"a member comes back empty and gives its vote again", memberForgets},
+	{"a member comes back empty and a renewal restores the lock", memberIsRestored},
+	{"a member comes back empty after the locks it forgot have expired", memberIsDelayed},
+}
+
+func (r Rig) kill(t testing.TB, members ...int) {
+	t.Helper()
+	for _, i := range members {
+		if err := r.Members[i].Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// minorityDies checks that the holder keeps its lock.
+func minorityDies(t *testing.T, r Rig) {
+	c := r.client(t)
+	kept := r.lock(t, c, "kept")
+	r.kill(t, 0, 3)
+	wait(t, r.TTL+r.TTL/2)
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("the lease has ended: %v", err)
+	}
+	r.mustBeHeld(t, "kept", "three of five members know it")
+	unlock(t, kept)
+	if token := r.mustBeFree(t, "kept", "it was unlocked"); token <= kept.Token() {
+		t.Errorf("token %d after %d", token, kept.Token())
+	}
+}
+
+// majorityDies checks that no lock is granted, that the votes of the failed
+// attempt are released, and that the holder notices in time.
+func majorityDies(t *testing.T, r Rig) {
+	c := r.client(t)
+	lease := r.lock(t, c, "doomed")
+	r.kill(t, 0, 1, 2)
+	dead := time.Now()
+	// With this TTL a vote that is gone was released, and did not expire.
+	if partial, err := c.Lock(t.Context(), "partial", dlock.WithTTL(time.Hour)); !errors.Is(err, dlock.ErrUnreachable) {
+		t.Errorf("Lock with two of five members: %v, %v; want that the store is unreachable", partial, err)
+	}
+	for _, m := range r.Members[3:] {
+		m.Rig.mustBecomeFree(t, "partial")
+	}
+	await(t, lease.Context().Done(), "the end of the lease")
+	if took := time.Since(dead); took > r.TTL+slack {
+		t.Errorf("the lease ended %v after its majority died; the TTL is %v", took, r.TTL)
+	}
+	unlockLost(t, lease)
+}
+
+// bareMajority locks a name on the first three of five members only. The other
+// two are dead: an attempt on its way to a member that hangs would arrive later.
+func (r Rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Lease {
+	t.Helper()
+	c := r.client(t)
+	unlock(t, r.lockWithRetry(t, c, warmUpName()))
+	r.kill(t, 3, 4)
+	lease := r.lock(t, c, name, opt)
+	for i, m := range r.Members[:3] {
+		if !listed(t, m.Rig.open(t), name) {
+			t.Fatalf("member %d does not have the lock", i+1)
+		}
+	}
+	return lease
+}
+
+// memberForgets checks that the token protects the resource when the contender
+// has a majority, too.
+func memberForgets(t *testing.T, r Rig) {
+	resource := new(fenced)
+	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal restores the lost vote
+	if !resource.write(lease.Token()) {
+		t.Fatal("the write of the holder was rejected")
+	}
+	for _, member := range []int{2, 3, 4} {
+		r.restartEmpty(t, member)
+	}
+	// A Redlock may draw tokens that are ahead of its members' clocks, by as much
+	// as a call to a member took. A member that came back sooner could grant a
+	// smaller token.
+	wait(t, r.TTL/2)
+	contender, err := r.client(t).Lock(t.Context(), "forgotten", dlock.WithTTL(r.TTL), dlock.WithWait(r.TTL/2))
+	if err != nil {
+		t.Fatalf("Lock with three of five members that are free: %v", err)
+	}
+	if lease.Context().Err() != nil {
+		t.Error("the first holder has noticed already: the test shows nothing")
+	}
+	t.Logf("there are two holders, with tokens %d and %d", lease.Token(), contender.Token())
+	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
+		t.Errorf("token %d after %d", contender.Token(), lease.Token())
+	}
+	if resource.write(lease.Token()) {
+		t.Errorf("the write of the first holder with token %d was accepted after token %d", lease.Token(), contender.Token())
+	}
+	unlock(t, contender)
+	_ = lease.Unlock(context.Background()) // releases the remaining votes
+}
+
+func (r Rig) restartEmpty(t testing.TB, member int) {
+	t.Helper()
+	if err := r.Members[member].RestartEmpty(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memberIsRestored checks that a renewal restores the lock on members that do not
+// have it, so that a contender is rejected.
+func memberIsRestored(t *testing.T, r Rig) {
+	lease := r.bareMajority(t, "restored", dlock.WithTTL(2*r.TTL))
+	restores := func(m Member) {
+		deadline := time.Now().Add(limit)
+		for store := m.Rig.open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no renewal restores the lock on the members")
+			}
+		}
+	}
+	for _, member := range []int{3, 4} {
+		r.restartEmpty(t, member)
+		restores(r.Members[member])
+	}
+	r.restartEmpty(t, 2) // not before: a majority has to keep the lock
+	restores(r.Members[2])
+	r.mustBeHeld(t, "restored", "all members know it")
+	client := r.client(t)
+	for deadline := time.Now().Add(limit); ; wait(t, 10*time.Millisecond) {
+		info, held, err := client.Find(t.Context(), "restored")
+		if err == nil && held && info.Token == lease.Token() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the lock with token %d is found as %+v, held %t, %v", lease.Token(), info, held, err)
+		}
+	}
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the lease has ended: %v", err)
+	}
+	unlock(t, lease)
+}
+
+// memberIsDelayed checks that no contender gets a majority before the holder
+// stops trusting its lease.
+func memberIsDelayed(t *testing.T, r Rig) {
+	lease := r.bareMajority(t, "delayed", dlock.WithFixedTTL(r.TTL))
+	r.kill(t, 2)
+	killed := time.Now()
+	r.restartEmpty(t, 3)
+	r.restartEmpty(t, 4)
+	lost := make(chan answer, 1)
+	go func() { lost <- pollUntilLost(lease.Context().Err) }()
+	restarted := make(chan error, 1)
+	time.AfterFunc(r.TTL-time.Since(killed), func() { restarted <- r.Members[2].RestartEmpty() })
+	grant, granted := r.acquireWhenFree(t, r.open(t), "delayed")
+	await(t, lost, "the end of the lease").mustEndBefore(t, granted)
+	if grant.Token <= lease.Token() {
+		t.Errorf("token %d after %d", grant.Token, lease.Token())
+	}
+	if err := await(t, restarted, "the restart"); err != nil {
+		t.Fatal(err)
+	}
+	unlockLost(t, lease)
+}
