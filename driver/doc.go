@@ -8,9 +8,8 @@
 //
 // Only Store is mandatory. A store offers more by implementing extensions of one
 // method each: [Watcher], [Lister], [Finder], [Breaker], [BatchAcquirer],
-// [Downgrader], [Diagnoser] for package dlock, [TokenRaiser] and [Identifier] for
-// package quorum. Its [Traits] state what it promises. Package drivertest checks
-// every sentence of this contract that can be checked.
+// [Downgrader], [Diagnoser]. Its [Traits] state what it promises. Package drivertest
+// checks every sentence of this contract that can be checked.
 //
 // # Glossary
 //

@@ -79,27 +79,6 @@ type Breaker interface {
 	Break(ctx context.Context, name string, token uint64) error
 }
 
-// TokenRaiser is implemented by stores that can be members of a quorum with
-// rising tokens. Such stores also honour Request.Floor.
-type TokenRaiser interface {
-	// RaiseToken sets the first token of a lock that grant.Owner holds to token, and makes every
-	// later grant's tokens larger than all of the lock's, in one atomic step. A token that is
-	// already larger stays, unless it is grant.Token: then it is lowered, and later
-	// grants' tokens are larger than both. RaiseToken does not change the TTL. The
-	// returned Grant replaces grant. [ErrNotHeld] means that the owner does not hold the
-	// lock, and that nothing was changed.
-	RaiseToken(ctx context.Context, grant Grant, token uint64) (Grant, error)
-}
-
-// Identifier is implemented by stores that can detect whether two stores use the
-// same server.
-type Identifier interface {
-	// Identify returns a text that identifies the server: never empty, the same
-	// on every connection, and different for different servers. It may change
-	// when the server restarts.
-	Identify(ctx context.Context) (string, error)
-}
-
 // Diagnoser is implemented by stores that can examine their configuration.
 type Diagnoser interface {
 	// Diagnose reports configuration that is missing or weakens the promises of

@@ -110,10 +110,6 @@ type Request struct {
 	// not, until the watch is stopped, and may keep one earlier.
 	Queue bool
 
-	// Floor asks for a token of at least Floor. Zero asks for nothing. Only
-	// members of a quorum get it.
-	Floor uint64
-
 	// Lost may be nil. A store with Traits.ReportsLoss calls it when it learns
 	// by itself that the grant is gone (its session ended, the connection
 	// that held it closed), and before Close ends the grant; at most once,

@@ -41,12 +41,6 @@ type Traits struct {
 	// Lost for other stores.
 	ReportsLoss bool
 
-	// SplitVotes says that contenders that ask for a free lock at the same moment
-	// may all be refused, because each of them got a part of it. The [*HeldError]
-	// then names no holder, and its Remaining is a random time after which to try
-	// again. A single contender is never refused a free lock.
-	SplitVotes bool
-
 	// OneMachine says that locks exclude only processes of one machine: there is
 	// no server that other machines could reach.
 	OneMachine bool

@@ -212,28 +212,6 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store { return listsOne{m} }},
 	{"to break one permit breaks all", "limit-break",
 		func(m *memlock.Store) driver.Store { return breaksAll{m} }},
-
-	// What members of a quorum need: broken_members_test.go.
-	{"the floor is ignored", "token-floor",
-		func(m *memlock.Store) driver.Store { return ignoresFloor{m} }},
-	{"a raised token is not remembered", "raise-token",
-		func(m *memlock.Store) driver.Store { return forgetsRaise{m, newShelf[uint64]()} }},
-	{"a token is set, not raised", "raise-token",
-		func(m *memlock.Store) driver.Store { return setsToken{m} }},
-	{"a token is never lowered", "raise-token",
-		func(m *memlock.Store) driver.Store { return neverLowers{m} }},
-	{"a lowered token is granted again", "raise-token",
-		func(m *memlock.Store) driver.Store { return lowersCounter{m, newShelf[uint64]()} }},
-	{"the tokens of a raised lock overlap those of the next grant", "raise-token",
-		func(m *memlock.Store) driver.Store { return raisesFirst{m, newShelf[uint64]()} }},
-	{"raising a token takes the lock", "raise-owner",
-		func(m *memlock.Store) driver.Store { return raisesAnyone{m} }},
-	{"raising a token renews the lock", "raise-owner",
-		func(m *memlock.Store) driver.Store { return raiseRenews{m} }},
-	{"split votes, it says, and gives the lock to two", "exclusion-first",
-		func(m *memlock.Store) driver.Store { return splitVotes{selectThenInsert{m}} }},
-	{"an identity of the connection", "identity",
-		func(m *memlock.Store) driver.Store { return identifiesCall{m} }},
 }
 
 // TestBrokenStores demands that the clause is named each time. Others may be

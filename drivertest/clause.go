@@ -55,7 +55,6 @@ var clauses = slices.Concat(
 	listClauses,
 	breakClauses,
 	batchClauses,
-	memberClauses,
 	nameClauses,
 	clientClauses,
 )
@@ -72,8 +71,6 @@ var (
 	needFinder  = need{"Finder", offers[driver.Finder]}
 	needBreaker = need{"Breaker", offers[driver.Breaker]}
 	needBatch   = need{"BatchAcquirer", offers[driver.BatchAcquirer]}
-	needRaiser  = need{"TokenRaiser", offers[driver.TokenRaiser]}
-	needID      = need{"Identifier", offers[driver.Identifier]}
 
 	needFair    = need{"Traits.Fair", func(s *setup) bool { return s.traits.Fair }}
 	needPlaces  = need{"places that expire", func(s *setup) bool { return !s.traits.Queues }}

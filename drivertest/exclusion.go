@@ -39,7 +39,7 @@ var exclusionClauses = []clause{
 	},
 	{
 		id:     "exclusion-first",
-		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted; with Traits.SplitVotes it may be none, and then one that tries again`,
+		demand: `Store.Acquire: "makes one attempt, atomically": of 32 contenders for a name never seen before exactly one is granted`,
 		check: func(p *probe) {
 			const contenders, rounds = 32, 10
 			peers := []*peer{p.open(), p.open(), p.open(), p.open()}
@@ -61,8 +61,6 @@ var exclusionClauses = []clause{
 				})
 				switch n := winners.Load(); {
 				case n == 1:
-				case n == 0 && p.traits.SplitVotes:
-					peers[0].soon(p.request(name, p.long), "no contender got it, and none asks any more")
 				case losses.Load() > 0: // the next contender was right to take it
 					p.slowf("%d of %d contenders were granted the lock, and %d of them lost it again", n, contenders, losses.Load())
 				default:

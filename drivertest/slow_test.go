@@ -106,11 +106,6 @@ func (m slowMachine) AcquireAll(ctx context.Context, reqs []driver.Request) (gra
 	return grants, err
 }
 
-func (m slowMachine) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (raised driver.Grant, err error) {
-	err = m.call(ctx, func() error { raised, err = m.Store.RaiseToken(ctx, grant, token); return err })
-	return raised, err
-}
-
 func (m slowMachine) Break(ctx context.Context, name string, token uint64) error {
 	return m.call(ctx, func() error { return m.Store.Break(ctx, name, token) })
 }

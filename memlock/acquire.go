@@ -103,8 +103,8 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 	}
 	sh := l.of(req.Owner)
 	if sh == nil {
-		token := max(s.last+1, req.Floor)
-		s.last = token + tokenStep - 1
+		token := s.last + 1
+		s.last += tokenStep
 		l.shares = append(l.shares, share{mode: req.Mode, owner: req.Owner, token: token, since: now, holder: req.Holder})
 		sh = &l.shares[len(l.shares)-1]
 	}

@@ -19,7 +19,6 @@ import (
 // It implements every extension of package driver except Finder and Diagnoser.
 type Store struct {
 	start time.Time // all times are durations since then, on the monotonic clock
-	id    string    // identifies the store to a quorum
 
 	mu      sync.Mutex
 	locks   map[string]*lock // held, expired or free: see removeUnused
@@ -76,7 +75,7 @@ const minRecords = 1024
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{start: time.Now(), id: driver.NewOwner().Hex(), cleanAt: minRecords,
+	return &Store{start: time.Now(), cleanAt: minRecords,
 		locks: make(map[string]*lock), queues: make(map[string][]place)}
 }
 

@@ -27,30 +27,3 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	}
 	return errs
 }
-
-// RaiseToken implements driver.TokenRaiser.
-func (s *Store) RaiseToken(ctx context.Context, grant driver.Grant, token uint64) (driver.Grant, error) {
-	if ctx.Err() != nil {
-		return driver.Grant{}, context.Cause(ctx)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sh := s.use(grant.Name, s.now()).of(grant.Owner)
-	if sh == nil {
-		return driver.Grant{}, driver.ErrNotHeld
-	}
-	if sh.token < token || sh.token == grant.Token {
-		sh.token = token
-	}
-	s.last = max(s.last, sh.token+tokenStep-1)
-	grant.Token = sh.token
-	return grant, nil
-}
-
-// Identify implements driver.Identifier.
-func (s *Store) Identify(ctx context.Context) (string, error) {
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	return s.id, nil
-}
