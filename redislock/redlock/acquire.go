@@ -29,6 +29,7 @@ var (
 	errUnanswered = fmt.Errorf("%w: it did not answer in time", driver.ErrUnreachable)
 	errTooLate    = fmt.Errorf("%w: the answers took longer than the lock lasts", driver.ErrUnreachable)
 	errReleased   = errors.New("it was released while it was acquired")
+	errSplit      = errors.New("a majority answered, but no contender has a majority")
 )
 
 // Acquire implements driver.Store. It asks all members at once and returns when a
@@ -64,15 +65,16 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 		if !s.remember(a, previous) {
 			return driver.Grant{}, errReleased
 		}
-		v := s.vote(ctx, a, start)
-		if v.err == nil {
+		sent := time.Now()
+		contenders, err := s.vote(ctx, a, start)
+		switch {
+		case err == nil:
 			return a.grant(), nil
-		}
-		if !v.split {
-			return driver.Grant{}, v.err
+		case !errors.Is(err, errSplit):
+			return driver.Grant{}, err
 		}
 		splits++
-		pause := s.splitBackoff(time.Since(v.sent), v.contenders, splits)
+		pause := s.splitBackoff(time.Since(sent), contenders, splits)
 		if votes == maxVotes || pause > maxPause || time.Since(start)+pause > req.TTL/2 {
 			a.locked(func() { a.splits, a.pausedUntil = splits, time.Now().Add(pause) })
 			return driver.Grant{}, s.leavePause(a, pause)
@@ -122,55 +124,43 @@ func (s *Store) splitBackoff(took time.Duration, contenders, splits int) time.Du
 // Redlock agree on it.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-type voteResult struct {
-	sent       time.Time
-	err        error // nil if the lock was granted
-	split      bool  // a majority answered, but no contender has a majority
-	contenders int   // the others that got votes
-}
-
-// vote asks all members for a, and undoes it if it cannot be granted.
-func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) voteResult {
+// vote asks all members for a, and undoes it if it cannot be granted. With errSplit it returns how many
+// others got votes.
+func (s *Store) vote(ctx context.Context, a *acquisition, start time.Time) (contenders int, err error) {
 	b := newBallot(len(s.members))
-	s.withWatch(a.owner, func(w *watch) { // the attempt sees all releases before it
-		w.woken = 0
-		w.endPauseLocked()
-	})
-	v := voteResult{sent: time.Now()}
+	s.withWatch(a.owner, func(w *watch) { w.woken, w.paused = 0, time.Time{} }) // the attempt sees all releases before it
 	r := s.startRound(ctx, a)
 	interrupted := r.collect(ctx, &b)
-	same := s.sameServer()
-	if interrupted == nil && same == nil && b.won() {
-		if v.err = s.grant(a, b.token, start); v.err == nil {
-			r.alignTokens()
-			return v
+	err = cmp.Or(s.sameServer(), interrupted)
+	if err == nil && b.won() {
+		if err = s.grant(a, b.token, start); err == nil {
+			r.giveToken(b.pending, b.token) // the more members know the token, the more may forget it
+			return 0, nil
 		}
 	}
 	unsure := s.undo(ctx, a, &b)
-	v.err = cmp.Or(same, interrupted, v.err)
 	held := b.heldBy(a.name)
 	switch {
-	case v.err != nil:
+	case err != nil:
 	case held != nil:
-		v.err = held
+		err = held
 		s.withWatch(a.owner, func(w *watch) {
 			w.free = b.granted
 			w.checkLocked()
 		})
 	case b.answered() >= b.majority && b.refused != 0:
-		v.split = true
-		_, v.contenders = b.blockers()
-		v.err = &driver.HeldError{Name: a.name}
+		_, contenders = b.blockers()
+		err = errSplit
 	default:
-		v.err = s.noMajority(b.errs)
+		err = s.noMajority(b.errs)
 	}
 	switch {
-	case !unsure && !v.split:
+	case !unsure && !errors.Is(err, errSplit):
 		s.forget(a)
-	case errors.Is(v.err, driver.ErrHeld): // it is remembered for the pause at most
-		a.locked(func() { a.expires = time.Now().Add(2 * maxSplitTimeouts * s.timeout) })
+	case errors.Is(err, errSplit), errors.Is(err, driver.ErrHeld):
+		a.locked(func() { a.expires = time.Now().Add(2 * maxSplitTimeouts * s.timeout) }) // it is remembered for the pause at most
 	}
-	return v
+	return contenders, err
 }
 
 // grant grants an acquisition that has won its vote.

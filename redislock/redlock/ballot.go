@@ -11,16 +11,18 @@ import (
 )
 
 // ballot counts the answers to one attempt and decides it. It makes no calls.
+//
+// The first majority decides the token: the largest of its tokens is larger than that of every earlier
+// grant, because one of the members took part in that grant. All members that grant get it.
 type ballot struct {
 	majority int
 
 	pending set // members without an answer yet
 	granted set
 	refused set
-	raising set      // members whose token is being raised
-	raised  set      // members of granted that have stored token
-	token   uint64   // the token of the vote; zero until a majority has granted
-	second  bool     // token was chosen a second time
+	raising set      // members that are given the token
+	raised  set      // members that have stored the token
+	token   uint64   // of the vote; zero until a majority has granted
 	answers []answer // by member
 	errs    []error  // why members failed, by member
 }
@@ -36,7 +38,7 @@ func newBallot(members int) ballot {
 	return ballot{majority: members/2 + 1, pending: allMembers(members), answers: make([]answer, members), errs: make([]error, members)}
 }
 
-// count counts an answer to Acquire. It returns the members whose token must be raised to b.token.
+// count counts an answer to Acquire. It returns the members that must be given the token.
 func (b *ballot) count(i int, got answer) (raise set) {
 	b.pending.remove(i)
 	b.answers[i], b.errs[i] = got, got.err
@@ -51,54 +53,33 @@ func (b *ballot) count(i int, got answer) (raise set) {
 	case got.err == nil:
 		b.granted.add(i)
 		if b.token != 0 {
-			raise = b.compare(i)
+			return b.compare(i)
 		}
-	}
-	return raise | b.chooseToken()
-}
-
-// chooseToken chooses the token of the vote, and returns the members whose token must be raised.
-//
-// The first majority decides: the largest of its tokens is larger than that of every earlier
-// grant, because one of the members took part in that grant. A member that answers later with a
-// larger one is not needed. If so many others failed meanwhile that no majority can store the
-// token, the larger one is chosen, but only once, so that a vote is bounded in time.
-func (b *ballot) chooseToken() (raise set) {
-	if b.token != 0 && (b.second || (b.raised|b.raising|b.pending).len() >= b.majority) {
-		return 0
-	}
-	var alive set
-	token := b.token
-	for i := range (b.granted &^ b.raising).all() {
-		if b.errs[i] == nil {
-			alive.add(i)
-			token = max(token, b.answers[i].token)
+		if b.granted.len() < b.majority {
+			return 0
 		}
-	}
-	if token == b.token || alive.len() < b.majority {
-		return 0
-	}
-	b.token, b.second, b.raised = token, b.token != 0, 0
-	for i := range alive.all() {
-		raise |= b.compare(i)
+		for i := range b.granted.all() {
+			b.token = max(b.token, b.answers[i].token)
+		}
+		for i := range b.granted.all() {
+			raise |= b.compare(i)
+		}
 	}
 	return raise
 }
 
-// compare returns the set of i if the token of member i must be raised to that of the vote.
+// compare returns the set of i if member i must be given the token of the vote.
 func (b *ballot) compare(i int) (raise set) {
-	switch token := b.answers[i].token; {
-	case token == b.token:
+	if b.answers[i].token == b.token {
 		b.raised.add(i)
-	case token < b.token:
-		b.raising.add(i)
-		raise.add(i)
+		return 0
 	}
-	return raise
+	b.raising.add(i)
+	return 1 << i
 }
 
-// countRaised counts an answer to RaiseToken. It returns the members whose token must be raised.
-func (b *ballot) countRaised(i int, token uint64, err error) (raise set) {
+// countRaised counts an answer to RaiseToken.
+func (b *ballot) countRaised(i int, token uint64, err error) {
 	b.raising.remove(i)
 	switch {
 	case err == nil && token == b.token:
@@ -108,7 +89,6 @@ func (b *ballot) countRaised(i int, token uint64, err error) (raise set) {
 	default:
 		b.errs[i] = err
 	}
-	return b.chooseToken()
 }
 
 func (b *ballot) won() bool { return b.raised.len() >= b.majority }

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
@@ -32,40 +31,35 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 			all = append(all, f)
 		}
 	}
-	forgets := slices.ContainsFunc(all, func(f driver.Finding) bool { return f.Breaks == driver.PromiseRestart })
-	return append(s.findings(answered, !forgets), all...), nil
+	return append(s.findings(answered, all), all...), nil
 }
 
 // examine diagnoses one member. It may take longer than a call for a lock.
 func (s *Store) examine(ctx context.Context, m *member) ([]driver.Finding, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, slowFactor*s.timeout, errUnanswered)
+	ctx, cancel := context.WithTimeout(ctx, slowFactor*s.timeout)
 	defer cancel()
 	if err := m.identify(ctx); err != nil && s.sameServer() == nil {
 		return nil, err
 	}
-	findings, err := m.store.Diagnose(ctx)
-	return findings, orUnanswered(ctx, err)
+	return m.store.Diagnose(ctx)
 }
 
-// findings returns the findings about the Redlock. remembers says that no member is
-// configured to forget its locks in a crash.
-func (s *Store) findings(answered int, remembers bool) (all []driver.Finding) {
-	add := func(check string, ok bool, level driver.Level, good, bad string) {
-		if ok {
-			level, bad = driver.LevelOK, good
-		}
-		all = append(all, driver.Finding{Check: check, Level: level, Message: bad})
-	}
+// findings returns the findings about the Redlock, after those of the members that answered.
+func (s *Store) findings(answered int, ofMembers []driver.Finding) []driver.Finding {
 	n := len(s.members)
 	spare := answered - s.majority
-	add("members", answered == n, driver.LevelWarning,
-		fmt.Sprintf("All %d members answer, %d of them may fail.", n, spare),
-		fmt.Sprintf("%d of %d members answer, and locks can be acquired while %d more fail.", answered, n, spare))
-	same := s.sameServer()
-	add("servers", same == nil, driver.LevelProblem,
-		"No two members are known to be the same server.", fmt.Sprint(same))
-	add("restart", remembers, driver.LevelWarning,
-		"A member that crashes remembers its locks.",
-		"A member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock.")
-	return all
+	members := finding.OK("members", "All %d members answer, %d of them may fail.", n, spare)
+	if answered < n {
+		members = finding.Warning("members", "%d of %d members answer, and locks can be acquired while %d more fail.", answered, n, spare)
+	}
+	servers := finding.OK("servers", "No two members are known to be the same server.")
+	if same := s.sameServer(); same != nil {
+		servers = finding.Problem("servers", "%v", same)
+	}
+	restart := finding.OK("restart", "A member that crashes remembers its locks.")
+	if slices.ContainsFunc(ofMembers, func(f driver.Finding) bool { return f.Breaks == driver.PromiseRestart }) {
+		restart = finding.Warning("restart",
+			"A member that crashes forgets its locks: keep it out for longer than the longest TTL before it is started again, or two may hold a lock.")
+	}
+	return []driver.Finding{members, servers, restart}
 }

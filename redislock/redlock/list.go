@@ -3,23 +3,26 @@ package redlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // List implements driver.Lister: it yields the locks that a majority of the members
 // has with the same token and holder. It reads all lists before it yields anything.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) { return m.list(ctx, prefix) })
+		locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) (infos []driver.Info, err error) {
+			for info, err := range m.store.List(ctx, prefix) {
+				if err != nil {
+					return nil, err
+				}
+				infos = append(infos, info)
+			}
+			return infos, nil
+		})
 		if err != nil {
 			yield(driver.Info{}, err)
 			return
@@ -35,11 +38,11 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 // Find implements driver.Finder.
 func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error) {
 	locks, err := s.heldByMajority(ctx, func(ctx context.Context, m *member) ([]driver.Info, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, slowFactor*s.timeout, errUnanswered)
+		ctx, cancel := context.WithTimeout(ctx, slowFactor*s.timeout)
 		defer cancel()
 		info, held, err := m.store.Find(ctx, name)
 		if err != nil || !held {
-			return nil, orUnanswered(ctx, err)
+			return nil, err
 		}
 		return []driver.Info{info}, nil
 	})
@@ -47,14 +50,6 @@ func (s *Store) Find(ctx context.Context, name string) (driver.Info, bool, error
 		return driver.Info{}, false, err
 	}
 	return locks[0], true, nil
-}
-
-// orUnanswered returns errUnanswered if that ended ctx and caused err.
-func orUnanswered(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), errUnanswered) {
-		return errUnanswered
-	}
-	return err
 }
 
 // heldByMajority asks every member for locks, and returns those that a majority has.
@@ -96,39 +91,6 @@ func (s *Store) merge(infos []driver.Info) driver.Info {
 		merged.Waiters = max(merged.Waiters, info.Waiters)
 	}
 	return merged
-}
-
-// list reads the locks of one member. It may take long, but without progress the member must
-// answer other calls: a server may search for long before it finds a lock.
-func (m *member) list(ctx context.Context, prefix string) (infos []driver.Info, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var progress atomic.Bool
-	var supervision sync.WaitGroup
-	supervision.Go(func() {
-		for limit := slowFactor * m.s.timeout; backoff.Sleep(ctx, limit) == nil; {
-			if !progress.Swap(false) && !m.isResponsive(ctx, limit) {
-				cancel(errUnanswered)
-			}
-		}
-	})
-	defer supervision.Wait()
-	defer cancel(nil)
-	for info, err := range m.store.List(ctx, prefix) {
-		if err != nil {
-			return nil, orUnanswered(ctx, err)
-		}
-		progress.Store(true)
-		infos = append(infos, info)
-	}
-	return infos, nil
-}
-
-// isResponsive reports whether the member answers a call that is little work.
-func (m *member) isResponsive(ctx context.Context, limit time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_, err := m.store.Identify(ctx)
-	return ctx.Err() == nil && !errors.Is(err, driver.ErrUnreachable)
 }
 
 // Break implements driver.Breaker: it breaks the lock on every member that has that token.

@@ -62,7 +62,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	for url, reason := range map[string]string{
-		"redis://a,b,c": "redlock://", "redlock://a,b": "tolerate no failure", "redlock://a,b,c?protocol=redisson": "not plain",
+		"redis://a,b,c": "redlock://", "redlock://a,b": "tolerate no failure", "redlock://a,b,c?protocol=redisson": "plain protocol only",
 		"redlock://a,b,c?member_timeout=0": "not a duration", "redlock://:secret@a,b,c?protocl=x": "unknown parameter",
 		"redlock://:secret@a,b,c/secret": "number of a database",
 	} {

@@ -110,12 +110,12 @@ func (o *Options) parse(rawURL string) (*storeurl.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := u.TakeOne("protocol", redislock.Plain.String()); err != nil {
-		return nil, err
+	if protocol := u.Take("protocol"); protocol != "" && protocol != redislock.Plain.String() {
+		return nil, fmt.Errorf("redlock:// supports the plain protocol only, not %s", protocol)
 	}
 	if text := u.Take("member_timeout"); text != "" {
 		if o.MemberTimeout, err = time.ParseDuration(text); err != nil || o.MemberTimeout <= 0 {
-			return nil, fmt.Errorf("member_timeout is %q, not a duration such as 200ms", text)
+			return nil, fmt.Errorf("member_timeout=%s is not a duration such as 200ms", text)
 		}
 	}
 	return u, nil

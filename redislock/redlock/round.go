@@ -14,7 +14,7 @@ type round struct {
 	a       *acquisition
 	ctx     context.Context // of the caller
 	floor   uint64
-	answers chan memberAnswer // has room for all: of each member one to Acquire and three to RaiseToken
+	answers chan memberAnswer // has room for all: of each member one to Acquire and one to RaiseToken
 }
 
 // memberAnswer is an answer of a member on its way to the ballot.
@@ -27,7 +27,7 @@ type memberAnswer struct {
 // startRound asks all members for tokens from the latest of their clocks on. So they mostly grant the same
 // tokens, and a lock takes one round trip.
 func (s *Store) startRound(ctx context.Context, a *acquisition) *round {
-	r := &round{s: s, a: a, ctx: ctx, answers: make(chan memberAnswer, 4*len(s.members))}
+	r := &round{s: s, a: a, ctx: ctx, answers: make(chan memberAnswer, 2*len(s.members))}
 	for _, m := range s.members {
 		r.floor = max(r.floor, m.store.Clock())
 	}
@@ -49,16 +49,12 @@ func (r *round) collect(ctx context.Context, b *ballot) error {
 	for !(b.won() || b.lost()) || first && b.pending != 0 {
 		select {
 		case got := <-r.answers:
-			var raise set
 			if got.raised {
-				raise = b.countRaised(got.member, got.token, got.err)
-			} else {
-				raise = b.count(got.member, got.answer)
+				b.countRaised(got.member, got.token, got.err)
+				continue
 			}
-			for i := range raise.all() {
-				token := b.token
-				r.s.enqueueCall(r.a, i, func(i int) { r.raise(i, token) })
-			}
+			raise := b.count(got.member, got.answer)
+			r.giveToken(raise, b.token)
 		case <-late:
 			first = false
 		case <-ctx.Done():
@@ -75,30 +71,18 @@ func (r *round) ask(i int) {
 	if held, refused := errors.AsType[*driver.HeldError](got.err); refused {
 		got.held, got.err = held, nil
 	}
-	granted := got.held == nil && got.err == nil
 	r.answers <- got
-	if token := r.a.grant().Token; granted && token != 0 && token != got.token {
-		// The vote is decided, but the more members know the token, the more may forget it.
-		r.raise(i, token)
-	}
 }
 
-// alignTokens gives the token of the grant to members that answered with another one, too late for the
-// decision and too early to know of it. ask does so for those that answer later.
-func (r *round) alignTokens() {
-	token := r.a.grant().Token
-	for i := range r.s.members {
-		if has := r.a.tokenAt(i); has != 0 && has != token {
-			r.s.enqueueCall(r.a, i, func(i int) {
-				if r.a.tokenAt(i) != token { // after the calls before
-					r.raise(i, token)
-				}
-			})
-		}
+// giveToken gives the token of the vote to members that grant the lock with another one, after the calls
+// that are under way.
+func (r *round) giveToken(members set, token uint64) {
+	for i := range members.all() {
+		r.s.enqueueCall(r.a, i, func(i int) {
+			if has := r.a.tokenAt(i); has != 0 && has != token {
+				raised, err := r.s.members[i].raiseToken(r.ctx, r.a, token)
+				r.answers <- memberAnswer{member: i, answer: answer{token: raised, err: err}, raised: true}
+			}
+		})
 	}
-}
-
-func (r *round) raise(i int, token uint64) {
-	raised, err := r.s.members[i].raiseToken(r.ctx, r.a, token)
-	r.answers <- memberAnswer{member: i, answer: answer{token: raised, err: err}, raised: true}
 }

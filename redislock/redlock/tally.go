@@ -56,7 +56,7 @@ func (s *Store) callAll(ctx context.Context, f func(m *member) error) error {
 }
 
 const (
-	slowFactor  = 20 // how many MemberTimeouts a part of a long answer may take
+	slowFactor  = 20 // how many MemberTimeouts a long answer may take
 	graceFactor = 2  // how many MemberTimeouts the others have when a majority has answered
 )
 

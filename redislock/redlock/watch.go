@@ -21,9 +21,9 @@ type watch struct {
 	stopped    bool
 	stops      []func()
 	subscribed set
-	woken      set         // members that were released since the last attempt began
-	free       set         // members that granted the last attempt
-	pause      *time.Timer // after a split vote; nil otherwise
+	woken      set       // members that were released since the last attempt began
+	free       set       // members that granted the last attempt
+	paused     time.Time // until when it does not wake the waiter, after a split vote
 }
 
 // Watch implements driver.Watcher. It returns as soon as a majority of the members
@@ -83,7 +83,7 @@ func (w *watch) subscribe(ctx context.Context, m *member, req driver.Request) er
 // checkLocked wakes the waiter if enough members have been released. Members that are not
 // watched may have been.
 func (w *watch) checkLocked() {
-	if w.stopped || w.pause != nil {
+	if w.stopped || time.Now().Before(w.paused) {
 		return
 	}
 	blocked := allMembers(len(w.s.members)) &^ w.free
@@ -98,7 +98,6 @@ func (w *watch) checkLocked() {
 func (w *watch) stop() {
 	w.mu.Lock()
 	w.stopped = true
-	w.endPauseLocked()
 	stops := w.stops
 	w.stops = nil
 	w.mu.Unlock()
@@ -109,13 +108,6 @@ func (w *watch) stop() {
 	defer w.s.mu.Unlock()
 	if w.s.watches[w.owner] == w {
 		delete(w.s.watches, w.owner)
-	}
-}
-
-func (w *watch) endPauseLocked() {
-	if w.pause != nil {
-		w.pause.Stop()
-		w.pause = nil
 	}
 }
 
@@ -131,22 +123,9 @@ func (s *Store) withWatch(owner driver.Owner, f func(w *watch)) {
 	}
 }
 
-// leavePause leaves the pause after a split vote to the waiter. It returns the refusal. If the owner
-// watches the lock, it is woken after the pause and not before, whatever other contenders give back.
+// leavePause leaves the pause after a split vote to the waiter, which tries again at its end. It returns the
+// refusal. What other contenders give back meanwhile does not wake the waiter.
 func (s *Store) leavePause(a *acquisition, pause time.Duration) error {
-	s.withWatch(a.owner, func(w *watch) {
-		w.endPauseLocked()
-		w.free = 0
-		var timer *time.Timer
-		timer = time.AfterFunc(pause, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.pause == timer && !w.stopped {
-				w.pause, w.woken = nil, 0
-				w.wake()
-			}
-		})
-		w.pause = timer
-	})
+	s.withWatch(a.owner, func(w *watch) { w.free, w.paused = 0, time.Now().Add(pause) })
 	return &driver.HeldError{Name: a.name, Remaining: pause}
 }

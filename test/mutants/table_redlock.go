@@ -121,11 +121,11 @@ var redlockMutants = []mutant{
 		test: "redislock/redlock TestReleaseBetweenVotesEndsTheAttempt",
 	},
 	{
-		rule: "a vote that cannot agree on its first token tries a larger one",
+		rule: "a member that answers late with a larger token gets that of the vote",
 		file: "redislock/redlock/ballot.go",
-		old:  `if b.token != 0 && (b.second || (b.raised|b.raising|b.pending).len() >= b.majority) {`,
-		new:  `if b.token != 0 {`,
-		test: "redislock/redlock TestVoteIsWonWithTheTokenOfALateMember",
+		old:  "	b.raising.add(i)\n	return 1 << i\n",
+		new:  "	if b.answers[i].token > b.token {\n		return 0\n	}\n	b.raising.add(i)\n	return 1 << i\n",
+		test: "redislock/redlock TestLateMemberReplacesOneThatDied",
 	},
 	{
 		rule: "a renewal that a member did not answer in time is ErrUnreachable",
@@ -179,9 +179,8 @@ var redlockMutants = []mutant{
 	{
 		rule: "a member that answers as the vote ends gets the token of the majority",
 		file: "redislock/redlock/acquire.go",
-		old: `			r.alignTokens()
-`,
-		new:  "",
+		old:  "r.giveToken(b.pending, b.token) // the",
+		new:  "r.giveToken(0, b.token) // the",
 		test: "redislock/redlock TestRenewCallsEachMemberOnce",
 	},
 	{
