@@ -92,8 +92,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 // first grant, and a longer one is more than they renew the lock for.
 func (s *Store) reacquire(ctx context.Context, a *acquisition, req *driver.Request) (driver.Grant, error) {
 	grant := a.grant()
-	switch {
-	case a.hasEnded():
+	switch _, ended := a.state(); {
+	case ended:
 		return driver.Grant{}, driver.ErrNotHeld
 	case grant.Token == 0:
 		return driver.Grant{}, errBusy

@@ -51,23 +51,23 @@ func (s *Store) newAcquisition(req *driver.Request) *acquisition {
 	}
 }
 
-func (a *acquisition) hasEnded() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ended
-}
-
 func (a *acquisition) locked(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
 }
 
-// grant returns the grant for the owner. Its token is zero if the acquisition was not granted.
-func (a *acquisition) grant() driver.Grant {
+// state returns the token, which is zero if the acquisition was not granted, and whether it has ended.
+func (a *acquisition) state() (token uint64, ended bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return driver.Grant{Name: a.name, Owner: a.owner, Token: a.token, TTL: a.ttl - drift(a.ttl), Handle: a}
+	return a.token, a.ended
+}
+
+// grant returns the grant for the owner.
+func (a *acquisition) grant() driver.Grant {
+	token, _ := a.state()
+	return driver.Grant{Name: a.name, Owner: a.owner, Token: token, TTL: a.ttl - drift(a.ttl), Handle: a}
 }
 
 // aliasGrant returns the grant for the members, without a token. The token is unknown, or not the last, if an

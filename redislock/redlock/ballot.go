@@ -5,7 +5,6 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -133,19 +132,8 @@ func (b *ballot) heldBy(name string) *driver.HeldError {
 		return nil
 	}
 	held := *leader.held
-	held.Name, held.Remaining = name, b.remaining()
+	held.Name = name
 	return &held
-}
-
-// remaining returns the time until enough locks expire for a majority to be free.
-func (b *ballot) remaining() time.Duration {
-	var left []time.Duration
-	for i := range b.refused.all() {
-		left = append(left, b.answers[i].held.Remaining)
-	}
-	slices.Sort(left)
-	missing := b.majority - b.granted.len()
-	return left[min(max(missing, 1), len(left))-1]
 }
 
 // answered counts the members that granted or refused.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,10 @@ type member struct {
 	inFlight atomic.Int64 // calls that are under way
 	answered atomic.Int64 // when it last answered or was idle, as the time since start
 
-	repairing atomic.Bool  // it gets the locks again that it lost
-	releases  releaseQueue // what the member did not answer
+	repairing atomic.Bool // it gets the locks again that it lost
+
+	mu     sync.Mutex
+	missed []missedRelease // what the member did not answer, in the order of arrival
 }
 
 // maxInFlight is how many calls, except releases, a member gets that answers none of them.
@@ -67,11 +70,8 @@ func (m *member) callAnyway(ctx context.Context, f func(ctx context.Context) err
 
 // timedOut makes the error of a call that reached its limit ErrUnreachable.
 func (m *member) timedOut(err error) error {
-	switch {
-	case isAnswer(err), errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
+	if isAnswer(err) || errors.Is(err, driver.ErrUnreachable) {
 		return err
-	case errors.Is(err, driver.ErrUnreachable):
-		return fmt.Errorf("%w (no answer within %v)", err, m.s.timeout)
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.s.timeout, err)
 }

@@ -52,8 +52,8 @@ func (s *Store) releaseAt(ctx context.Context, a *acquisition, members set) resu
 				return
 			}
 			err := m.release(context.WithoutCancel(ctx), a)
-			if !isAnswer(err) && m.releases.add(a) {
-				s.work.Go(m.repeatReleases)
+			if !isAnswer(err) {
+				m.releaseLater(a)
 			}
 			released <- result{i, err}
 		})
@@ -61,14 +61,8 @@ func (s *Store) releaseAt(ctx context.Context, a *acquisition, members set) resu
 	return released
 }
 
-// releaseQueue holds the releases that a member did not answer. One goroutine repeats them, so that a
-// member that is down or has just come back is not flooded.
-type releaseQueue struct {
-	mu    sync.Mutex
-	items []missedRelease // in the order of their arrival
-	busy  bool            // a goroutine repeats them
-}
-
+// missedRelease is a release that a member did not answer. One goroutine of each member repeats them, so that
+// a member that is down or has just come back is not flooded.
 type missedRelease struct {
 	a     *acquisition
 	until time.Time // when it is not needed any more
@@ -88,50 +82,15 @@ const (
 	flushLimit = time.Second
 )
 
-// add appends a release, and reports whether the caller must start the goroutine.
-func (q *releaseQueue) add(a *acquisition) (start bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.items) >= maxReleases {
-		return false
+func (m *member) releaseLater(a *acquisition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.missed) >= maxReleases {
+		return
 	}
-	q.items = append(q.items, missedRelease{a, time.Now().Add(min(a.ttl, maxReleaseTime))})
-	start = !q.busy
-	q.busy = true
-	return start
-}
-
-// first returns what was released first, without what needs no release any more. If there is nothing,
-// first returns nil, and the goroutine must end.
-func (q *releaseQueue) first() *acquisition {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	for len(q.items) > 0 && now.After(q.items[0].until) {
-		q.items = q.items[1:]
-	}
-	if len(q.items) == 0 {
-		q.items, q.busy = nil, false
-		return nil
-	}
-	return q.items[0].a
-}
-
-// repeat repeats the releases until the member does not answer or end ends, which does not end a call. It
-// reports whether none is left.
-func (m *member) repeat(ctx, end context.Context, answered func()) (done bool) {
-	for {
-		a := m.releases.first()
-		if a == nil {
-			return true
-		}
-		if end.Err() != nil || !isAnswer(m.release(ctx, a)) {
-			return false
-		}
-		answered()
-		m.releases.mu.Lock()
-		m.releases.items = m.releases.items[1:]
-		m.releases.mu.Unlock()
+	m.missed = append(m.missed, missedRelease{a, time.Now().Add(min(a.ttl, maxReleaseTime))})
+	if len(m.missed) == 1 {
+		m.s.work.Go(m.repeatReleases)
 	}
 }
 
@@ -146,6 +105,42 @@ func (m *member) repeatReleases() {
 	}
 }
 
+// repeat repeats the releases until the member does not answer or end ends, which does not end a call. It
+// reports whether none is left.
+func (m *member) repeat(ctx, end context.Context, answered func()) (done bool) {
+	for {
+		a := m.firstMissed()
+		if a == nil {
+			return true
+		}
+		if end.Err() != nil || !isAnswer(m.release(ctx, a)) {
+			return false
+		}
+		answered()
+		m.mu.Lock()
+		m.missed = m.missed[1:]
+		done = len(m.missed) == 0 // the next release that the member misses starts a goroutine
+		m.mu.Unlock()
+		if done {
+			return true
+		}
+	}
+}
+
+// firstMissed forgets what need not be released any more, and returns what was released first, or nil.
+func (m *member) firstMissed() *acquisition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for len(m.missed) > 0 && now.After(m.missed[0].until) {
+		m.missed = m.missed[1:]
+	}
+	if len(m.missed) == 0 {
+		return nil
+	}
+	return m.missed[0].a
+}
+
 // flushReleases repeats all releases for the last time. Its error is that of Close.
 func (s *Store) flushReleases() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
@@ -157,7 +152,7 @@ func (s *Store) flushReleases() error {
 	all.Wait()
 	left := make(map[*acquisition]set) // the members that may still hold it
 	for i, m := range s.members {
-		for _, item := range m.releases.items { // the work has ended
+		for _, item := range m.missed { // the work has ended
 			left[item.a] |= 1 << i
 		}
 	}

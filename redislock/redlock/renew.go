@@ -31,17 +31,10 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 // renewal is one call to Renew, until the last member has answered it.
 type renewal struct {
 	s       *Store
-	locks   []renewedLock
+	locks   []*acquisition
 	answers chan renewalAnswer // has room for all
+	errs    [][]error          // by member, and by lock; nil before the answer
 	pending int                // members without an answer yet
-}
-
-// renewedLock is what the members answered about one lock.
-type renewedLock struct {
-	a       *acquisition
-	renewed set
-	notHeld set
-	errs    []error // why members did not answer, by member
 }
 
 type renewalAnswer struct {
@@ -49,15 +42,15 @@ type renewalAnswer struct {
 	errs   []error // by lock
 }
 
-func (s *Store) renew(ctx context.Context, acquisitions []*acquisition) []error {
-	if len(acquisitions) == 0 {
+func (s *Store) renew(ctx context.Context, locks []*acquisition) []error {
+	if len(locks) == 0 {
 		return nil
 	}
-	r := &renewal{s: s, answers: make(chan renewalAnswer, len(s.members)), pending: len(s.members)}
-	var grants []driver.Grant
-	for _, a := range acquisitions {
-		grants = append(grants, a.aliasGrant())
-		r.locks = append(r.locks, renewedLock{a: a, errs: make([]error, len(s.members))})
+	n := len(s.members)
+	r := &renewal{s: s, locks: locks, answers: make(chan renewalAnswer, n), errs: make([][]error, n), pending: n}
+	grants := make([]driver.Grant, len(locks))
+	for k, a := range locks {
+		grants[k] = a.aliasGrant()
 	}
 	for i, m := range s.members {
 		s.work.Go(func() { r.answers <- renewalAnswer{i, m.renew(ctx, grants)} })
@@ -80,44 +73,55 @@ func (s *Store) renew(ctx context.Context, acquisitions []*acquisition) []error 
 }
 
 func (r *renewal) count(got renewalAnswer) {
+	r.errs[got.member] = got.errs
 	r.pending--
-	for k, err := range got.errs {
-		switch l := &r.locks[k]; {
-		case err == nil:
-			l.renewed.add(got.member)
-		case errors.Is(err, driver.ErrNotHeld):
-			l.notHeld.add(got.member)
-		default:
-			l.errs[got.member] = err
+}
+
+// tally returns which members have renewed lock k, and which do not hold it.
+func (r *renewal) tally(k int) (renewed, notHeld set) {
+	for i, answered := range r.errs {
+		switch {
+		case answered == nil:
+		case answered[k] == nil:
+			renewed.add(i)
+		case errors.Is(answered[k], driver.ErrNotHeld):
+			notHeld.add(i)
 		}
 	}
+	return renewed, notHeld
 }
 
 func (r *renewal) decided() bool {
-	return !slices.ContainsFunc(r.locks, func(l renewedLock) bool { return max(l.renewed.len(), l.notHeld.len()) < r.s.majority })
+	for k := range r.locks {
+		if renewed, notHeld := r.tally(k); max(renewed.len(), notHeld.len()) < r.s.majority {
+			return false
+		}
+	}
+	return true
 }
 
 // outcome returns the result of Renew.
-func (r *renewal) outcome(ctx context.Context) (errs []error) {
-	expires := time.Now()
-	for k := range r.locks {
-		l := &r.locks[k]
-		var err error
-		switch {
-		case l.renewed.len() >= r.s.majority:
-			l.a.locked(func() { l.a.expires = expires.Add(l.a.ttl) })
-			continue
-		case l.notHeld.len() >= r.s.majority:
-			err = driver.ErrNotHeld
+func (r *renewal) outcome(ctx context.Context) []error {
+	errs := make([]error, len(r.locks))
+	now := time.Now()
+	for k, a := range r.locks {
+		switch renewed, notHeld := r.tally(k); {
+		case renewed.len() >= r.s.majority:
+			a.locked(func() { a.expires = now.Add(a.ttl) })
+		case notHeld.len() >= r.s.majority:
+			errs[k] = driver.ErrNotHeld
 		case ctx.Err() != nil:
-			err = interrupted(ctx)
+			errs[k] = interrupted(ctx)
 		default:
-			err = r.s.noMajority(l.errs)
+			why := make([]error, len(r.errs))
+			for i, answered := range r.errs { // by all: there is no majority
+				why[i] = answered[k]
+			}
+			errs[k] = r.s.noMajority(why)
 		}
-		if errs == nil {
-			errs = make([]error, len(r.locks))
-		}
-		errs[k] = err
+	}
+	if errors.Join(errs...) == nil {
+		return nil
 	}
 	return errs
 }
@@ -127,16 +131,17 @@ func (r *renewal) outcome(ctx context.Context) (errs []error) {
 func (r *renewal) repair() {
 	s := r.s
 	incomplete := make([][]*acquisition, len(s.members))
-	for _, l := range r.locks {
-		switch token := l.a.grant().Token; {
-		case l.renewed.len() >= s.majority:
-			for i := range (l.renewed | l.notHeld).all() {
-				if l.notHeld.has(i) || l.a.tokenAt(i) != token {
-					incomplete[i] = append(incomplete[i], l.a)
+	for k, a := range r.locks {
+		token, ended := a.state()
+		switch renewed, notHeld := r.tally(k); {
+		case renewed.len() >= s.majority:
+			for i := range (renewed | notHeld).all() {
+				if notHeld.has(i) || a.tokenAt(i) != token {
+					incomplete[i] = append(incomplete[i], a)
 				}
 			}
-		case l.notHeld.len() >= s.majority && !l.a.hasEnded():
-			s.releaseAt(context.Background(), l.a, allMembers(len(s.members)))
+		case notHeld.len() >= s.majority && !ended:
+			s.releaseAt(context.Background(), a, allMembers(len(s.members)))
 		}
 	}
 	for i, m := range s.members {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -22,6 +23,7 @@ func TestRulesHold(t *testing.T) {
 		{"a failed attempt leaves nothing where its answer was lost", lostAnswers},
 		{"a renewal does not bring a lost majority back", lostMajority},
 		{"a late release does not touch a later attempt", lateRelease},
+		{"a release does not overtake its attempt", overtakingRelease},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,6 +161,34 @@ func lateRelease(t *testing.T) error {
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 		return fmt.Errorf("a late Release ended the lock: %w", errs[0])
+	}
+	return nil
+}
+
+// overtakingRelease: the caller leaves while its attempt travels slowly. The release that follows travels fast.
+func overtakingRelease(t *testing.T) error {
+	all := fakeMembers(3)
+	s := start(t, all)
+	settle(t, s)
+	sent := time.Now()
+	for _, c := range all {
+		c.delay = func() time.Duration {
+			if time.Now().Equal(sent) {
+				return 20 * time.Millisecond
+			}
+			return 0
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := s.Acquire(ctx, request("x", time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("want DeadlineExceeded, got: %w", err)
+	}
+	s.Close() // waits for the background
+	for i, c := range all {
+		if left := c.locks(); len(left) > 0 {
+			return fmt.Errorf("the caller left, and member %d holds %q", i+1, left)
+		}
 	}
 	return nil
 }

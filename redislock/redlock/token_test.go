@@ -174,6 +174,23 @@ func TestLateMemberReplacesOneThatDied(t *testing.T) {
 	})
 }
 
+// TestLateMemberGetsTheToken: a member that grants the lock with another token after the vote is decided gets that of
+// the majority at once.
+func TestLateMemberGetsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := fakeMembers(3)
+		all[2].draw(t, "x", 1_000_000)
+		s := start(t, all)
+		settle(t, s)
+		setDelay(all[2:], 10*time.Millisecond)
+		grant := mustAcquire(t, s, request("x", time.Minute))
+		time.Sleep(time.Second)
+		if locks := all[2].at().list(t.Context(), "x"); len(locks) != 1 || locks[0].Token != grant.Token {
+			t.Errorf("the late member has %+v; want the token %d", locks, grant.Token)
+		}
+	})
+}
+
 // TestStepIsSetAside: a majority sets aside all tokens of a grant, also where they are raised.
 func TestStepIsSetAside(t *testing.T) {
 	for name, floors := range map[string][2]uint64{"alike": {}, "raised": {100_000, 50}} {
