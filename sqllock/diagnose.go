@@ -66,7 +66,7 @@ func checkRights(ctx context.Context, s *Store) (driver.Finding, error) {
 		`INSERT INTO {locks} (name, token, owner, since, expires, holder) SELECT name, token, owner, since, expires, holder FROM {locks} WHERE 1 = 0`,
 		`UPDATE {locks} SET token = 0 WHERE 1 = 0`,
 		`DELETE FROM {locks} WHERE 1 = 0`,
-		`INSERT INTO {queue} (name, owner, fair, expires) SELECT name, owner, fair, expires FROM {queue} WHERE 1 = 0`,
+		`INSERT INTO {queue} (name, owner, mode, fair, expires) SELECT name, owner, mode, fair, expires FROM {queue} WHERE 1 = 0`,
 		`UPDATE {queue} SET expires = 0 WHERE 1 = 0`,
 		`DELETE FROM {queue} WHERE 1 = 0`,
 		`UPDATE {meta} SET value = 0 WHERE 1 = 0`,

@@ -35,8 +35,8 @@ func init() {
 	add(mutant{
 		rule: "a late place in the queue is undone, too",
 		file: "sqllock/release.go",
-		old:  `deleted, err = run.Changed(ctx, statement.DeletePlacesOf, name, owner.Hex(), first, last)`,
-		new:  `deleted, err = released && first > last, nil`,
+		old:  `deleted, err = run.Changed(ctx, statement.GiveUpPlace, name, owner.Hex())`,
+		new:  `deleted, err = released && name == "", nil`,
 		test: "test/stores/sqlservers TestLateAttempts/mariadb/row/place",
 	})
 	add(mutant{
@@ -167,8 +167,8 @@ func init() {
 	add(mutant{
 		rule: "a waiter that gives up leaves the queue",
 		file: "sqllock/release.go",
-		old:  `statement.DeletePlacesOf, grant.Name, owner, first`,
-		new:  `statement.DeletePlacesOf, owner, grant.Name, first`,
+		old:  `statement.GiveUpPlace, grant.Name, grant.Owner.Hex()`,
+		new:  `statement.GiveUpPlace, grant.Owner.Hex(), grant.Name`,
 		test: "test/stores/sqlite TestConformance/^fair-cancelled$",
 	})
 
