@@ -70,8 +70,11 @@ func (m *member) callAnyway(ctx context.Context, f func(ctx context.Context) err
 
 // timedOut makes the error of a call that reached its limit ErrUnreachable.
 func (m *member) timedOut(err error) error {
-	if isAnswer(err) || errors.Is(err, driver.ErrUnreachable) {
+	switch {
+	case isAnswer(err), errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(err, driver.ErrUnreachable):
+		return fmt.Errorf("%w (no answer within %v)", err, m.s.timeout)
 	}
 	return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnreachable, m.s.timeout, err)
 }
