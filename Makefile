@@ -79,12 +79,12 @@ bench: ## the benchmarks; BENCHTIME=3s, ONLY=memory,sqlite, JSON=FILE, HTML=FILE
 	go run ./test/bench --time $(BENCHTIME) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML)) $(if $(GROWTH),--growth)
 
 .PHONY: lab
-lab: servers ## play the stories of how locks fail, on real servers (10 min; three need root); STORY=NAME, STORES=redis,etcd, HTML=lab.html
-	go run ./test/lab run $(or $(STORY),all) $(if $(STORES),--store $(STORES)) --html $(or $(HTML),lab.html)
+lab: servers ## play the stories of how locks fail (10 min; three need root; go run ./lab NAME plays one); STORY=NAME, STORES=redis,etcd, HTML=lab.html
+	go run ./lab $(or $(STORY),all) $(if $(STORES),--store $(STORES)) --html $(or $(HTML),lab.html)
 
 .PHONY: soak
-soak: servers ## lock on every store while faults happen at random, and check all of it; TIME=10m, STORES=redis,etcd or all, SEED=N
-	go run ./test/lab soak --store $(or $(STORES),all) --time $(or $(TIME),10m) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+soak: servers ## lock on every store while faults happen at random, and check all of it; TIME=10m, STORES=redis,etcd or all, SEED=N, SAVE=FILE
+	go run ./lab soak --store $(or $(STORES),all) --time $(or $(TIME),10m) $(if $(SEED),--seed $(SEED)) $(if $(SAVE),--save $(SAVE))
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME=20s

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/supervise"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
@@ -18,7 +17,7 @@ import (
 // The exit statuses of dlock itself, from sysexits.h: commands rarely use these.
 const (
 	exitOK            = 0
-	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem; demo: wrong with a lock too
+	exitNo            = 1   // show: not held; break: not held with that token; doctor: a problem
 	exitUsage         = 64  // EX_USAGE
 	exitUnavailable   = 69  // EX_UNAVAILABLE
 	exitOutput        = 74  // EX_IOERR
@@ -33,7 +32,7 @@ const (
 const exitStatusHelp = `Exit status:
   The status of COMMAND passes through; 128+n when signal n ended it.
     1  the answer is no (show: not held; break: not held with that token;
-       doctor: found a problem; demo: it went wrong with a lock too)
+       doctor: found a problem)
    64  wrong usage
    69  the store cannot be reached
    74  the output cannot be written
@@ -101,10 +100,8 @@ func classify(err error) error {
 	}
 	status := exitUnavailable
 	switch {
-	case errors.As(err, new(*stores.URLError)), errors.As(err, new(demo.UsageError)):
+	case errors.As(err, new(*stores.URLError)):
 		status = exitUsage
-	case errors.As(err, new(demo.ResultError)):
-		status = exitNo
 	case errors.Is(err, terminal.ErrOutput):
 		status = exitOutput
 	case errors.Is(err, dlock.ErrHeld):

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/stores"
 	"github.com/dlock-go/dlock/cmd/dlock/internal/terminal"
 	"github.com/spf13/cobra"
@@ -17,9 +16,6 @@ import (
 )
 
 func main() {
-	if status, ok := demo.RunProcess(os.Args); ok {
-		os.Exit(status)
-	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -101,8 +97,7 @@ Store URLs (--store, or else $` + storeVariable + `):
 ` + exitStatusHelp,
 		Example: `  dlock exec nightly -- ./backup.sh          # waits for the lock
   dlock exec -n nightly -- ./backup.sh       # or gives up at once, status 75
-  dlock ls                                   # which locks are held
-  dlock demo oversell                        # what goes wrong without a lock`,
+  dlock ls                                   # which locks are held`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       readVersion().Version,
@@ -119,7 +114,6 @@ Store URLs (--store, or else $` + storeVariable + `):
 		a.showCommand(),
 		a.breakCommand(),
 		a.doctorCommand(),
-		a.demoCommand(),
 		a.versionCommand(),
 	)
 	return root

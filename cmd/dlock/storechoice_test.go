@@ -13,7 +13,7 @@ import (
 func TestEmptyStoreVariableIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.env = append(b.env[:4:4], storeVariable+"=")
-	for _, args := range [][]string{{"exec", "job", "--", "echo", "no"}, {"hold", "job"}, {"ls"}, {"doctor"}, {"demo", "token"}} {
+	for _, args := range [][]string{{"exec", "job", "--", "echo", "no"}, {"hold", "job"}, {"ls"}, {"doctor"}} {
 		r := b.must(exitUsage, args...)
 		contains(t, "stderr", r.stderr, "$DLOCK_STORE is empty")
 		if r.stdout != "" {

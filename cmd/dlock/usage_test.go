@@ -60,7 +60,6 @@ func TestUsageErrors(t *testing.T) {
 		{"less than the minimum", []string{"exec", "--ttl", "1ns", "name", "--", "true"}},
 		{"more than the maximum", []string{"exec", "--ttl", "2562047h47m16.854775807s", "name", "--", "true"}},
 		{"--store is empty", []string{"ls", "--store", ""}},
-		{"--db is empty", []string{"demo", "pause", "--db", ""}},
 		{"unknown shorthand flag: 'v'", []string{"-v", "ls"}},
 		{"negative", []string{"exec", "--wait", "-1s", "name", "--", "true"}},
 		{"negative", []string{"exec", "--grace", "-1s", "name", "--", "true"}},
@@ -78,22 +77,6 @@ func TestUsageErrors(t *testing.T) {
 		{"want a whole number", []string{"break", "name", "--token", "-1"}},
 		{"no arguments", []string{"doctor", "x"}},
 		{"no arguments", []string{"version", "x"}},
-
-		{"oversell, token and pause", []string{"demo"}},
-		{"no demo nosuch", []string{"demo", "nosuch"}},
-		{"no arguments", []string{"demo", "oversell", "x"}},
-		{"no arguments", []string{"demo", "token", "x"}},
-		{"outside 1 to 50", []string{"demo", "oversell", "--processes", "0"}},
-		{"outside 1 to 1000", []string{"demo", "oversell", "--clients", "1001"}},
-		{"outside 1 to 2000 for 50 clients", []string{"demo", "oversell", "--requests", "2001"}},
-		{"outside 1 to 499", []string{"demo", "oversell", "--stock", "500"}},
-		{"outside 1 to 499", []string{"demo", "oversell", "--stock", "0"}},
-		{"negative", []string{"demo", "oversell", "--think", "-1s"}},
-		{"outside 1 to 50", []string{"demo", "token", "--processes", "51"}},
-		{"outside 1 to 1000", []string{"demo", "token", "--calls", "0"}},
-		{"no arguments", []string{"demo", "pause", "x"}},
-		{"outside 500ms to 1m0s", []string{"demo", "pause", "--ttl", "0.1"}},
-		{"--store is empty", []string{"demo", "token", "--store", ""}},
 
 		{"sqlite:///path/file.db", []string{"ls", "--store", "nosuch://host/db"}},
 		{"sqlite:///path/file.db", []string{"ls", "--store", "/just/a/path"}},
@@ -138,18 +121,13 @@ func TestHelp(t *testing.T) {
 	b := newBench(t)
 	r := b.must(0, "--help")
 	contains(t, "dlock --help", r.stdout, "Exit status:", "64", "69", "75", "76", "77", "78", "126", "127", "sqlite:///path/file.db", "DLOCK_STORE")
-	for _, command := range []string{"exec", "hold", "ls", "show", "break", "doctor", "demo", "version"} {
+	for _, command := range []string{"exec", "hold", "ls", "show", "break", "doctor", "version"} {
 		contains(t, "dlock --help", r.stdout, "\n  "+command+" ")
 		one := b.must(0, command, "--help")
 		contains(t, "dlock "+command+" --help", one.stdout, "Usage:", "Examples:", "--store URL")
 		if same := b.must(0, "help", command); same.stdout != one.stdout {
 			t.Errorf("dlock help %s differs from dlock %s --help", command, command)
 		}
-	}
-	for _, demo := range []string{"oversell", "token", "pause"} {
-		contains(t, "dlock demo --help", b.must(0, "demo", "--help").stdout, "\n  "+demo+" ")
-		one := b.must(0, "demo", demo, "--help")
-		contains(t, "dlock demo "+demo+" --help", one.stdout, "Usage:", "Examples:", "--json", "--store URL", "The exit status is")
 	}
 	contains(t, "dlock", b.must(0).stdout, "Exit status:")
 }

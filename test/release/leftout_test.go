@@ -49,7 +49,7 @@ func TestCommandWithOneStore(t *testing.T) {
 		"sqlite is not in this build":   {"exec", "a", "--", "true"},
 		"redis is not in this build":    {"--store", "redis://h", "ls"},
 		"redlock is not in this build":  {"--store", "redlock://a,b,c", "ls"},
-		"postgres is not in this build": {"--store", "memcached://h", "demo", "oversell", "--db", "postgres://h/db"},
+		"postgres is not in this build": {"--store", "postgres://h/db", "ls"},
 		"unknown kind of store":         {"--store", "nosuch://h", "ls"},
 	} {
 		if output, status := run(args...); status != usage || !strings.Contains(output, want) {

@@ -16,7 +16,7 @@ import (
 )
 
 // programs are the folders that no other module imports.
-var programs = []string{"cmd", "examples", "test"}
+var programs = []string{"cmd", "examples", "lab", "test"}
 
 // publicFolders returns the folders below root, of any module, with packages that
 // users can import.

@@ -27,7 +27,7 @@ func TestBugsAreReproduced(t *testing.T) {
 	var stories, mutants strings.Builder
 	for name, source := range files {
 		switch {
-		case strings.HasPrefix(name, "test/lab/stories/"):
+		case strings.HasPrefix(name, "lab/stories/"):
 			stories.WriteString(source)
 		case strings.HasPrefix(name, "test/mutants/table_"):
 			mutants.WriteString(source)

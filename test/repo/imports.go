@@ -65,6 +65,12 @@ var layers = []layer{
 		may:        []string{"driver", "internal", "fence", "dlock", "kit", "store", "client store"},
 		thirdParty: true,
 	},
+	{
+		name:       "lab",
+		folders:    []string{"lab"},
+		may:        []string{"driver", "internal", "fence", "dlock", "store", "client store", "test"},
+		thirdParty: true,
+	},
 }
 
 // inTests are the layers that the tests of every layer may import in addition:

@@ -67,6 +67,8 @@ func TestViolationsAreFound(t *testing.T) {
 		{"examples/charge", "main.go", module + "/test/harness/servers", "must not know the test layer"},
 		{"test/bench", "main.go", module + "/test/harness/servers", ""},
 		{"test/bench", "main.go", module + "/cmd/dlock", "must not know the command layer"},
+		{"lab/stage", "stage.go", module + "/test/harness/proxy", ""},
+		{"lab/subject", "dlock.go", module + "/cmd/dlock/internal/stores", "must not know the command layer"},
 		{"newstore", "newstore.go", "context", "no layer has this folder"},
 		{"memlock", "memlock.go", module + "/newstore", "no layer has that folder"},
 	} {

@@ -10,19 +10,6 @@ import (
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// TestDemoReportsErrorsOfItsDatabase: a demo reports errors of its database as other commands do.
-func TestDemoReportsErrorsOfItsDatabase(t *testing.T) {
-	only(t, mariadb, func(t *testing.T) {
-		s := mariadb.target(t)
-		for bad, status := range map[string]int{s.as("dlock", canary).url: 77, s.with("tls=true").url: 78} {
-			out := command.Run(t, "", "demo", "pause", "--db", bad)
-			if out.Status != status || strings.Contains(out.Stderr, canary) {
-				t.Errorf("demo pause --db %s: %+v; want %d and no password", bad, out, status)
-			}
-		}
-	})
-}
-
 // TestCommandBehindTableLock: a session that locks the table makes the server silent for
 // dlock, which gives up after five seconds.
 func TestCommandBehindTableLock(t *testing.T) {

@@ -28,7 +28,7 @@ func isNoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
 // registerAuthority makes the driver of MySQL trust the authority in the file of ?ca=. It
 // returns the URL with the name under which the driver knows the authority.
 func registerAuthority(u URL) (URL, error) {
-	quietMySQL()                        // here, because a demo calls ParseSQL without Open
+	quietMySQL()
 	if strings.Contains(u.Query, "@") { // may be a part of a password, and is rejected later
 		return u, nil
 	}

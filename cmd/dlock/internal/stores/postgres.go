@@ -18,7 +18,7 @@ var _ = register(openSQL, "postgres", "postgresql")
 
 // locatePostgres finds the hosts and the database. What the URL does not contain comes from
 // PGHOST, PGUSER and the like, as for psql.
-func (s *SQLServer) locatePostgres() error {
+func (s *sqlServer) locatePostgres() error {
 	config, err := pgx.ParseConfig(s.DSN)
 	if err != nil {
 		// The error quotes the DSN, which has parameters that the user did not write.

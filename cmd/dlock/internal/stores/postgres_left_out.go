@@ -2,6 +2,6 @@
 
 package stores
 
-func (s *SQLServer) locatePostgres() error {
+func (s *sqlServer) locatePostgres() error {
 	return URLErrorf("%s is not in this build of dlock", s.url.Scheme)
 }

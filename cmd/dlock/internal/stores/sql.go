@@ -22,8 +22,8 @@ import (
 // forUpdateConns are the connections of scheme forupdate: one for the lock, and some that wait.
 const forUpdateConns = 8
 
-// SQLServer is the URL of an SQL server.
-type SQLServer struct {
+// sqlServer is the URL of an SQL server.
+type sqlServer struct {
 	*sqlurl.URL
 	url   URL      // as sqllock.Open takes it
 	place string   // host:port/database as in a URL, without secrets and defaults
@@ -33,7 +33,7 @@ type SQLServer struct {
 // openSQL opens mysql://user:password@host:port/database and the like. A socket is
 // mysql://user:password@/database?socket=/path or postgres:///database?host=/folder.
 func openSQL(ctx context.Context, u URL) (*Store, error) {
-	server, err := ParseSQL(u)
+	server, err := parseSQL(u)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func openSQL(ctx context.Context, u URL) (*Store, error) {
 }
 
 // CannotUse is [CannotUse] for the server, with the class of the error.
-func (s *SQLServer) CannotUse(err error) error {
+func (s *sqlServer) CannotUse(err error) error {
 	if isTLSError(err) {
 		err = fmt.Errorf("%w: %s", driver.ErrMisconfigured, strings.TrimPrefix(err.Error(), driver.ErrUnreachable.Error()+": "))
 	} else if facts, unknown := sqldb.FactsOf(s.Dialect); unknown == nil {
@@ -82,8 +82,8 @@ func isTLSError(err error) bool {
 		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
 }
 
-// ParseSQL parses the URL of an SQL server.
-func ParseSQL(u URL) (*SQLServer, error) {
+// parseSQL parses the URL of an SQL server.
+func parseSQL(u URL) (*sqlServer, error) {
 	isPostgres := strings.HasPrefix(u.Scheme, "postgres")
 	var err error
 	if !isPostgres {
@@ -95,7 +95,7 @@ func ParseSQL(u URL) (*SQLServer, error) {
 	if err != nil {
 		return nil, &URLError{err}
 	}
-	s := &SQLServer{URL: parsed, url: u}
+	s := &sqlServer{URL: parsed, url: u}
 	if isPostgres {
 		return s, s.locatePostgres()
 	}
@@ -111,7 +111,7 @@ func ParseSQL(u URL) (*SQLServer, error) {
 
 // resolveHosts replaces the hosts by their addresses. All loopback addresses
 // are one host. A host that cannot be resolved stays as it is.
-func (s *SQLServer) resolveHosts(ctx context.Context) {
+func (s *sqlServer) resolveHosts(ctx context.Context) {
 	for i, address := range s.hosts {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *SQLServer) resolveHosts(ctx context.Context) {
 }
 
 // Shown returns the URL without secrets and defaults.
-func (s *SQLServer) Shown() string {
+func (s *sqlServer) Shown() string {
 	shown, mark := s.Dialect.String()+"://"+s.place, "?"
 	if strings.Contains(shown, "?") {
 		mark = "&"
@@ -145,7 +145,7 @@ func (s *SQLServer) Shown() string {
 }
 
 // identity differs for schemes and tables whose locks do not exclude each other.
-func (s *SQLServer) identity() string {
+func (s *sqlServer) identity() string {
 	return strings.Join([]string{s.Dialect.String(), strings.Join(slices.Sorted(slices.Values(s.hosts)), ","), s.Database,
 		cmp.Or(s.Scheme, sqllock.Row.String()), cmp.Or(s.TablePrefix, sqllock.DefaultTablePrefix)}, "|")
 }

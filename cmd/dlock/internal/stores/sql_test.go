@@ -42,7 +42,7 @@ func TestSQLIdentity(t *testing.T) {
 	for _, spellings := range stores {
 		first := ""
 		for _, raw := range spellings {
-			target, err := ParseSQL(Split(raw))
+			target, err := parseSQL(Split(raw))
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
@@ -56,7 +56,7 @@ func TestSQLIdentity(t *testing.T) {
 			if identity != first {
 				t.Errorf("%s is %q, and %s is %q; want the same", spellings[0], first, raw, identity)
 			}
-			again, err := ParseSQL(Split(target.Shown()))
+			again, err := parseSQL(Split(target.Shown()))
 			if err != nil || again.identity() != first {
 				t.Errorf("%s is shown as %s, which is not the same: %v", raw, target.Shown(), err)
 			}
@@ -74,7 +74,7 @@ func TestIdentityOfResolvedHosts(t *testing.T) {
 	for _, pattern := range []string{"mysql://%s/db?scheme=session", "postgres://%s/db?scheme=forupdate"} {
 		want := ""
 		for _, host := range []string{"localhost", "127.0.0.1", "[::1]", "127.0.0.2", "LOCALHOST"} {
-			server, err := ParseSQL(Split(fmt.Sprintf(pattern, host)))
+			server, err := parseSQL(Split(fmt.Sprintf(pattern, host)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestSQLURLsThatCannotBe(t *testing.T) {
 
 // TestMySQLCertificateIsOfTheHost: with TLS the certificate has to be one of the host in the URL.
 func TestMySQLCertificateIsOfTheHost(t *testing.T) {
-	target, err := ParseSQL(Split("mysql://h/db?tls=true"))
+	target, err := parseSQL(Split("mysql://h/db?tls=true"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (s *Store) Close() error {
 // error is a [URLError] if the URL is not valid, and otherwise one of [CannotUse].
 func Open(ctx context.Context, raw string) (*Store, error) {
 	url := Split(raw)
-	if err := CheckScheme(url); err != nil {
+	if err := checkScheme(url); err != nil {
 		return nil, err
 	}
 	store, err := openers[url.Scheme](ctx, url)
@@ -92,8 +92,8 @@ func Open(ctx context.Context, raw string) (*Store, error) {
 	return store, err
 }
 
-// CheckScheme returns a [URLError] if this build has no store for the scheme of a URL.
-func CheckScheme(url URL) error {
+// checkScheme returns a [URLError] if this build has no store for the scheme of a URL.
+func checkScheme(url URL) error {
 	switch {
 	case !slices.ContainsFunc(kinds, func(k kind) bool { return k.scheme == url.Scheme }):
 		// The URL is not repeated: any part of it may be a password.

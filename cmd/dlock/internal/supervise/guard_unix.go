@@ -143,7 +143,7 @@ type guardProcess struct {
 }
 
 func startGuard(title string, stderr *os.File) (*guardProcess, error) {
-	self, err := Executable()
+	self, err := executable()
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,11 @@ const lastSignal = syscall.Signal(31)
 // uptimeClock is CLOCK_MONOTONIC, which package unix does not have for NetBSD.
 var uptimeClock = map[string]int32{"darwin": 6, "dragonfly": 4, "freebsd": 4, "netbsd": 3, "openbsd": 3}[runtime.GOOS]
 
-// ChildAttributes put a process into a group of its own. The guard ends it with dlock.
-func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// childAttributes put a process into a group of its own. The guard ends it with dlock.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// Executable returns the path of this program.
-func Executable() (string, error) { return os.Executable() }
+// executable returns the path of this program.
+func executable() (string, error) { return os.Executable() }
 
 // shellAbove reports whether a shell would continue dlock after a stop. A script in dlock's own group counts
 // as one: its parent is unknown.

@@ -16,13 +16,13 @@ const (
 	uptimeClock = unix.CLOCK_BOOTTIME // counts the time in which the machine is suspended
 )
 
-// ChildAttributes put a process into a group of its own and let it die with dlock, or with the thread that started it.
-func ChildAttributes() *syscall.SysProcAttr {
+// childAttributes put a process into a group of its own and let it die with dlock, or with the thread that started it.
+func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// Executable returns the path of this program, which is valid even if the file was replaced.
-func Executable() (string, error) { return "/proc/self/exe", nil }
+// executable returns the path of this program, which is valid even if the file was replaced.
+func executable() (string, error) { return "/proc/self/exe", nil }
 
 // shellAbove reports whether a shell would continue dlock after a stop: its first ancestor outside of its
 // process group is in its session, and does not let SIGTSTP stop itself. An orphaned group has no

@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"os"
-	"syscall"
 )
 
 // Run starts the command and blocks until it has ended. If the lock is lost, it kills the
@@ -46,12 +45,6 @@ func (j *Job) Run(lease Lease, signals chan os.Signal) (Result, error) {
 		}
 	}
 }
-
-// Executable returns the path of this program.
-func Executable() (string, error) { return os.Executable() }
-
-// ChildAttributes returns nil: a child needs no attributes on this system.
-func ChildAttributes() *syscall.SysProcAttr { return nil }
 
 // IgnoreTerminalStops does nothing on this system.
 func IgnoreTerminalStops() {}

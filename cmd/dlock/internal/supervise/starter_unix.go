@@ -61,7 +61,7 @@ type starterProcess struct {
 }
 
 func (j *Job) startStarter() (*starterProcess, error) {
-	self, err := Executable()
+	self, err := executable()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (j *Job) startStarter() (*starterProcess, error) {
 		process, err = os.StartProcess(self, append([]string{starterName, gateNumber, failureNumber, j.Path}, j.Args...), &os.ProcAttr{
 			Env:   j.Env,
 			Files: j.Files,
-			Sys:   ChildAttributes(),
+			Sys:   childAttributes(),
 		})
 	}
 	if err != nil {

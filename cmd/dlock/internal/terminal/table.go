@@ -12,19 +12,8 @@ type Column struct {
 	Title string
 	Right bool // aligned to the right: numbers
 	Style Style
-	Want  string // not empty: a cell with this text is green, every other one red
 
 	Shrink int // of columns that are too wide the one with the largest value is cut first; zero: never
-}
-
-func (c *Column) styleOf(cell string) Style {
-	switch c.Want {
-	case "":
-		return c.Style
-	case cell:
-		return Green
-	}
-	return Red
 }
 
 // Table collects rows and prints them aligned. The cells must be escaped already.
@@ -53,7 +42,7 @@ func (t *Table) Print(w io.Writer, p Painter) error {
 	var b strings.Builder
 	t.line(&b, titles, widths, func(int) Style { return Bold }, p)
 	for _, row := range t.Rows {
-		t.line(&b, row, widths, func(i int) Style { return t.Columns[i].styleOf(row[i]) }, p)
+		t.line(&b, row, widths, func(i int) Style { return t.Columns[i].Style }, p)
 	}
 	return Print(w, b.String())
 }

@@ -1,0 +1,126 @@
+package soak
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/lab/child"
+	"github.com/dlock-go/dlock/test/harness/history"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+// stopLimit bounds the time in which a process ends after the order to stop.
+const stopLimit = time.Minute
+
+// process is a process that locks, with a network of its own.
+type process struct {
+	job     job
+	record  *record
+	proxies []*proxy.Proxy
+	log     *tail
+
+	child    *child.Process
+	mu       sync.Mutex
+	measures []Measure // of the present process
+}
+
+// newProcess starts a process with proxies between it and the servers.
+func newProcess(j job, place *place, record *record, log *tail) (*process, error) {
+	p := &process{job: j, record: record, log: log}
+	var addrs []string
+	for _, addr := range place.addrs {
+		between, err := proxy.Start(addr)
+		if err != nil {
+			p.closeProxies()
+			return nil, err
+		}
+		p.proxies, addrs = append(p.proxies, between), append(addrs, between.Addr())
+	}
+	p.job.URL = place.url(addrs)
+	if err := p.start(); err != nil {
+		p.closeProxies()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) start() error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.measures = nil
+	p.mu.Unlock()
+	p.record.started(p.job.Process)
+	p.child, err = child.Start([]string{program}, p.job, p.log, p.receive)
+	return err
+}
+
+func (p *process) receive(text []byte) {
+	var l line
+	switch {
+	case json.Unmarshal(text, &l) != nil: // the process was killed in the middle of a line
+	case l.Measure != nil:
+		p.mu.Lock()
+		p.measures = append(p.measures, *l.Measure)
+		p.mu.Unlock()
+	default:
+		p.record.add(p.job.Process, l)
+	}
+}
+
+// kill ends the process without a chance to clean up.
+func (p *process) kill() {
+	p.child.Kill()
+	p.record.died(p.job.Process, history.Now())
+}
+
+// stop lets the process end by itself. It returns what the process needed at its start and at
+// its end, if it lived long enough.
+func (p *process) stop() ([]Measure, error) {
+	err := p.child.Stop(stopLimit)
+	p.record.died(p.job.Process, history.Now())
+	p.closeProxies()
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", p.job.Process, err)
+	}
+	return p.measures, nil
+}
+
+func (p *process) closeProxies() {
+	for _, between := range p.proxies {
+		between.Close()
+	}
+}
+
+// each calls do with every proxy of the process.
+func (p *process) each(do func(*proxy.Proxy)) {
+	for _, between := range p.proxies {
+		do(between)
+	}
+}
+
+// tail keeps the end of what processes wrote to standard error.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	const limit = 8 << 10
+	t.text = append(t.text, b...)
+	t.text = t.text[max(0, len(t.text)-limit):]
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

@@ -1,0 +1,382 @@
+// Package stage runs an experiment: a few processes that lock, an account that they
+// write, and the harm that is done to them. What happened is recorded and judged.
+package stage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/lab/subject"
+	"github.com/dlock-go/dlock/test/harness/proxy"
+)
+
+const (
+	readyLimit  = time.Minute      // until a process is ready, on a busy machine
+	answerLimit = 10 * time.Second // until a process answers
+)
+
+// Server is where the processes of an experiment lock.
+type Server struct {
+	// URL returns the URL of the servers at addrs, which are Addrs, or the proxies of a
+	// process in front of them.
+	URL   func(addrs []string) string
+	Addrs []string // empty if processes find their servers without a proxy
+	Stop  func() error
+	Any   any // what the story started, for its harm
+
+	MinTTL time.Duration // the shortest that the store grants; optional
+
+	// Network is where the processes of [Stage.ProcessInNetwork] run. Optional.
+	Network *Network
+
+	// Held reports whether the server says that the lock is held. Optional.
+	Held func(ctx context.Context) (bool, error)
+}
+
+// Result is what an experiment showed about a subject.
+type Result struct {
+	Story    string        `json:"story"`
+	Store    string        `json:"store"`
+	Subject  string        `json:"subject"`
+	Role     subject.Role  `json:"role"`
+	Verdict  Verdict       `json:"verdict"`
+	Expected []Verdict     `json:"expected,omitempty"` // empty for peers
+	Account  Account       `json:"account"`
+	Figures  []Figure      `json:"figures,omitempty"`
+	Record   *Record       `json:"record"`
+	Err      string        `json:"error,omitempty"` // the experiment itself failed
+	Took     time.Duration `json:"took"`
+}
+
+// OK reports whether the verdict is what it has to be.
+func (r *Result) OK() bool {
+	if r.Err != "" {
+		return false
+	}
+	return len(r.Expected) == 0 || slices.Contains(r.Expected, r.Verdict)
+}
+
+// Figure is a number that an experiment measured.
+type Figure struct {
+	Name  string `json:"name"` // for JSON
+	Value any    `json:"value"`
+	// Detail says that a table leaves the figure out.
+	Detail bool `json:"detail,omitempty"`
+}
+
+// Experiment is what to play, with whom and where.
+type Experiment struct {
+	Subject subject.Subject
+	Server  *Server
+	Lock    string // the name of the lock; default LockName
+	TTL     time.Duration
+	Seed    uint64 // varies the waits a little
+	Options Options
+	Play    func(s *Stage)
+}
+
+// Stage is one experiment with one subject. Its methods, and those of its processes,
+// end the play if the experiment itself fails.
+type Stage struct {
+	TTL      time.Duration
+	Patience time.Duration // after which a process that waits is stuck
+	FixedTTL bool          // the locks of processes that start from now on are not renewed
+	Account  Account
+	Row      func(token uint64) (accepted bool, err error) // what a write does besides writing the account; optional
+	Server   *Server
+	Options  Options
+
+	ctx       context.Context
+	lock      string
+	subject   subject.Subject
+	record    *Record
+	processes []*Process
+	proxies   []*proxy.Proxy
+	stuck     bool
+	herd      bool
+	random    *rand.Rand
+	log       processLog
+	figures   []Figure
+	cleanups  []func(ctx context.Context) error
+}
+
+// processLog is what the processes wrote to standard error.
+type processLog struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (l *processLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.Write(p)
+}
+
+func (l *processLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(l.said.String())
+}
+
+// failure is the panic that ends a play.
+type failure struct{ error }
+
+func (s *Stage) must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Perform plays an experiment, and judges it.
+func Perform(ctx context.Context, e Experiment) *Result {
+	began, ttl := time.Now(), max(e.TTL, e.Server.MinTTL)
+	st := &Stage{TTL: ttl, Patience: 4*ttl + 4*time.Second, Server: e.Server, Options: e.Options, ctx: ctx, lock: cmp.Or(e.Lock, LockName), subject: e.Subject,
+		record: newRecord(), random: rand.New(rand.NewPCG(e.Seed, 0))}
+	st.Account.Fenced.fenced = true
+	observed := st.observe()
+	err := st.run(e.Play)
+	observed()
+	st.record.finish()
+	r := &Result{Subject: e.Subject.Name, Role: e.Subject.Role, Record: st.record, Took: time.Since(began)}
+	for _, p := range st.processes {
+		p.end()
+	}
+	for _, p := range st.proxies {
+		p.Close()
+	}
+	err = errors.Join(err, st.cleanUp())
+	if r.Account, r.Figures, r.Verdict = st.Account, st.figures, st.verdict(); err != nil {
+		r.Err = err.Error()
+		if text := st.log.text(); text != "" {
+			r.Err += ": " + text
+		}
+	}
+	return r
+}
+
+// cleanupLimit is how long a cleanup may take.
+const cleanupLimit = 15 * time.Second
+
+// Cleanup calls undo after the experiment, when no process runs any more, also if the program is
+// interrupted.
+func (s *Stage) Cleanup(undo func(ctx context.Context) error) { s.cleanups = append(s.cleanups, undo) }
+
+func (s *Stage) cleanUp() (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), cleanupLimit)
+	defer cancel()
+	for _, undo := range slices.Backward(s.cleanups) {
+		err = errors.Join(err, undo(ctx))
+	}
+	return err
+}
+
+// Folder returns a new folder for files, which is removed at the end.
+func (s *Stage) Folder() string {
+	folder, err := os.MkdirTemp("", "dlock-lab-")
+	s.must(err)
+	s.Cleanup(func(context.Context) error { return os.RemoveAll(folder) })
+	return folder
+}
+
+// Figure notes a number that the experiment measured.
+func (s *Stage) Figure(name string, value any) {
+	s.figures = append(s.figures, Figure{name, value, false})
+}
+
+// Detail notes a number that a table leaves out.
+func (s *Stage) Detail(name string, value any) {
+	s.figures = append(s.figures, Figure{name, value, true})
+}
+
+// Stock says what the falls are that programs report.
+func (s *Stage) Stock(of string, begin int) {
+	s.record.mu.Lock()
+	defer s.record.mu.Unlock()
+	s.record.Stock = &Stock{Of: of, Begin: begin}
+}
+
+// AtOnce returns how many processes, or threads of them, were inside at the same time.
+func (s *Stage) AtOnce() int {
+	s.record.mu.Lock()
+	defer s.record.mu.Unlock()
+	return s.record.AtOnce()
+}
+
+// Subject returns the name of the subject that is played.
+func (s *Stage) Subject() string { return s.subject.Name }
+
+// Ours reports whether the subject is dlock.
+func (s *Stage) Ours() bool { return s.subject.Role == subject.Ours }
+
+// observeEvery is how often the server is asked whether the lock is held.
+const observeEvery = 10 * time.Millisecond
+
+// observe records what the server says, until end is called.
+func (s *Stage) observe() (end func()) {
+	if s.Server.Held == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for ctx.Err() == nil {
+			if held, err := s.Server.Held(ctx); err == nil {
+				s.record.observed(held)
+			}
+			time.Sleep(observeEvery)
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+func (s *Stage) run(play func(s *Stage)) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			f, ok := reason.(failure)
+			if !ok {
+				panic(reason)
+			}
+			err = f.error
+		}
+	}()
+	play(s)
+	return s.ctx.Err()
+}
+
+// Process starts a process that locks the lock of the experiment.
+func (s *Stage) Process(name string) *Process { return s.ProcessWithClock(name, 0) }
+
+// ProcessWithClock starts a process whose wall clock is wrong by an amount.
+func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
+	p := &Process{Name: name, stage: s}
+	var addrs []string
+	for _, addr := range s.Server.Addrs {
+		between, err := proxy.Start(addr)
+		s.must(err)
+		s.proxies = append(s.proxies, between)
+		p.Proxies = append(p.Proxies, between)
+		addrs = append(addrs, between.Addr())
+	}
+	return s.start(p, addrs, wrong)
+}
+
+// ProcessInNetwork starts a process in the network namespace of the server. It has no proxy: the
+// server listens on the address of the namespace's cable.
+func (s *Stage) ProcessInNetwork(name string) *Process {
+	var addrs []string
+	for _, addr := range s.Server.Addrs {
+		_, port, err := net.SplitHostPort(addr)
+		s.must(err)
+		addrs = append(addrs, net.JoinHostPort(s.Server.Network.Server, port))
+	}
+	return s.start(&Process{Name: name, stage: s, network: s.Server.Network}, addrs, 0)
+}
+
+// Programs starts n processes of a role, which execute a task instead of orders.
+func (s *Stage) Programs(n int, role string, task any) (all []*Process) {
+	text, err := json.Marshal(task)
+	s.must(err)
+	for i := range n {
+		p := &Process{Name: fmt.Sprint(i + 1), stage: s, program: true}
+		j := s.job(s.Server.Addrs, 0)
+		j.Role, j.Task = role, text
+		all = append(all, s.launch(p, j))
+	}
+	for _, p := range all {
+		s.must(p.becomeReady())
+	}
+	return all
+}
+
+// start starts a process that finds the servers at addrs.
+func (s *Stage) start(p *Process, addrs []string, wrong time.Duration) *Process {
+	s.must(s.launch(p, s.job(addrs, wrong)).becomeReady())
+	return p
+}
+
+func (s *Stage) job(addrs []string, wrong time.Duration) job {
+	config := subject.Config{URL: s.Server.URL(addrs), Name: s.lock, TTL: s.TTL, Fixed: s.FixedTTL, Clock: wrong}
+	return job{Role: Role, Subject: s.subject.Name, Config: config}
+}
+
+func (s *Stage) launch(p *Process, j job) *Process {
+	if err := p.start(j); err != nil {
+		s.must(fmt.Errorf("starting process %s: %w", p.Name, err))
+	}
+	s.processes = append(s.processes, p)
+	s.record.mu.Lock()
+	s.record.Processes = append(s.record.Processes, p.Name)
+	s.record.mu.Unlock()
+	return p
+}
+
+// Cut loses all packets of the processes in the network namespace, in the given directions (default:
+// both).
+func (s *Stage) Cut(text string, directions ...proxy.Direction) {
+	s.must(s.Server.Network.Cut(directions...))
+	s.Harm(text)
+}
+
+// Heal ends all cuts.
+func (s *Stage) Heal(text string) {
+	s.must(s.Server.Network.Heal())
+	s.Harm(text)
+}
+
+// LockName is the name of the lock of all experiments on servers of their own.
+const LockName = "account"
+
+// Harm notes what the experiment does.
+func (s *Stage) Harm(text string) { s.record.add(Now(), Event{Kind: Harm, Text: text}) }
+
+// Stuck notes that a process did not get the lock, although no living process had it.
+func (s *Stage) Stuck(text string) {
+	s.stuck = true
+	s.Harm(text)
+}
+
+// Herd notes that a release woke all waiters.
+func (s *Stage) Herd(text string) {
+	s.herd = true
+	s.Harm(text)
+}
+
+// Wait lets time pass: d, and up to a tenth of it more.
+func (s *Stage) Wait(d time.Duration) {
+	select {
+	case <-time.After(d + time.Duration(s.random.Int64N(int64(d)/10))):
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
+}
+
+// Await waits for something that the experiment has arranged.
+func (s *Stage) Await(what string, happened <-chan struct{}) {
+	select {
+	case <-happened:
+	case <-time.After(answerLimit):
+		s.must(fmt.Errorf("%s: did not happen within %v", what, answerLimit))
+	case <-s.ctx.Done():
+		s.must(s.ctx.Err())
+	}
+}
+
+// Do executes a step that may fail.
+func (s *Stage) Do(step func() error) { s.must(step()) }
+
+// Context ends when the experiment has to end.
+func (s *Stage) Context() context.Context { return s.ctx }

@@ -1,0 +1,156 @@
+package stories
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/lab/stage"
+)
+
+var oversell = Story{
+	Number: 29, Name: "oversell", TTL: 10 * time.Second,
+	Title: "Several processes sell the same stock",
+	Tells: "Five processes sell a stock of 40. Each is an HTTP service that reads the stock from the database, checks whether any is left, thinks for a while, and then reduces it; about the last ones it thinks ten times as long, so that the race is lost in every run. " +
+		"A proxy sends the requests of 50 clients to the processes in turn. Without a lock, and with a mutex in each process, more is sold than was there. With one lock for all processes exactly the stock is sold; with the fence, also when a holder is paused for too long.",
+	Guards: []Case{caught("none", stage.TwoHolders), caught("local", stage.TwoHolders), {"dlock", []stage.Verdict{stage.Held}},
+		{"fenced", []stage.Verdict{stage.Held}}},
+	Play: func(s *stage.Stage) {
+		o := s.Options
+		o.Processes, o.Clients, o.Requests = cmp.Or(o.Processes, 5), cmp.Or(o.Clients, 50), cmp.Or(o.Requests, 10)
+		o.Stock, o.Think = cmp.Or(o.Stock, 40), cmp.Or(o.Think, 20*time.Millisecond)
+		if all := o.Clients * o.Requests; o.Stock >= all {
+			s.Do(func() error {
+				return fmt.Errorf("--stock %d is outside 1 to %d: there are %d requests", o.Stock, all-1, all)
+			})
+		}
+		in, stock := newStock(s, o.Stock)
+		shops := s.Programs(o.Processes, "shop", shopTask{in, o.Processes, o.Think})
+		r := &sales{}
+		left := 0
+		s.Do(func() error {
+			if err := r.run(s, &o, shops); err != nil {
+				return err
+			}
+			for _, shop := range shops {
+				if err := shop.Stop(); err != nil {
+					return err
+				}
+			}
+			var err error
+			left, err = stock.read(s.Context())
+			return err
+		})
+		r.report(s, &o, left)
+		if s.Ours() && (left != 0 || r.sold != o.Stock) {
+			s.Do(func() error {
+				return fmt.Errorf("%d were sold, and %d are left: exactly %d should have been sold", r.sold, left, o.Stock)
+			})
+		}
+	},
+}
+
+// sales are what the clients know.
+type sales struct {
+	mu            sync.Mutex
+	sold, refused int
+	waits         []time.Duration // for the answers
+	elapsed       time.Duration
+}
+
+// run lets all clients send requests to the balancer, each one after the other, until all are
+// answered or one has failed.
+func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) error {
+	var addresses []string
+	for _, shop := range shops {
+		addresses = append(addresses, shop.Says)
+	}
+	front, err := startBalancer(s, o, addresses)
+	if err != nil {
+		return err
+	}
+	defer front.close()
+	ctx, cancel := context.WithCancelCause(s.Context())
+	defer cancel(nil)
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: o.Clients,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return front.dial(ctx) },
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	var all sync.WaitGroup
+	start := time.Now()
+	for range o.Clients {
+		all.Go(func() {
+			for range o.Requests {
+				if err := r.buy(ctx, client); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	r.elapsed = time.Since(start)
+	slices.Sort(r.waits)
+	return context.Cause(ctx)
+}
+
+func startBalancer(s *stage.Stage, o *stage.Options, shops []string) (*balancer, error) {
+	if !o.Nginx {
+		return startProxy(s.Context(), shops, o.Clients)
+	}
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		return nil, errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
+	}
+	return startNginx(s.Context(), program, s.Folder(), shops, o.Clients)
+}
+
+// buy sends a request.
+func (r *sales) buy(ctx context.Context, client *http.Client) error {
+	begun := time.Now()
+	status, _, err := request(ctx, client, http.MethodGet, fmt.Sprintf("http://shop/stock/reduce?id=%d", productID), "",
+		statusSold, statusSoldOut, statusRefused)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = append(r.waits, time.Since(begun))
+	switch status {
+	case statusSold:
+		r.sold++
+	case statusRefused:
+		r.refused++
+	}
+	return nil
+}
+
+// percentile returns the wait in milliseconds that p of 100 requests did not exceed.
+func (r *sales) percentile(p int) float64 {
+	wait := r.waits[min(len(r.waits)*p/100, len(r.waits)-1)]
+	return float64(wait.Round(10*time.Microsecond)) / float64(time.Millisecond)
+}
+
+func (r *sales) report(s *stage.Stage, o *stage.Options, left int) {
+	s.Figure("requests", len(r.waits))
+	s.Figure("sold", r.sold)
+	s.Figure("final_stock", left)
+	s.Figure("at_once", s.AtOnce())
+	s.Figure("requests_per_s", float64(int(float64(len(r.waits))/r.elapsed.Seconds()*10))/10)
+	s.Figure("wait_p50_ms", r.percentile(50))
+	s.Figure("wait_p99_ms", r.percentile(99))
+	s.Detail("stock", o.Stock)
+	s.Detail("refused", r.refused)
+	s.Detail("processes", o.Processes)
+	s.Detail("clients", o.Clients)
+	s.Detail("seconds", r.elapsed.Round(time.Millisecond).Seconds())
+}
