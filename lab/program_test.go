@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -37,7 +36,14 @@ func newProgram(t *testing.T, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t: t, folder: t.TempDir(), tmp: t.TempDir(), Cmd: exec.CommandContext(t.Context(), self, args...)}
+	p := &program{t: t, folder: t.TempDir(), Cmd: exec.CommandContext(t.Context(), self, args...)}
+	if p.tmp, err = os.MkdirTemp("", "dlock-lab-test-"); err == nil {
+		err = os.Chmod(p.tmp, 0o755) // servers do not run as root
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(p.tmp) }) // the tests expect it to be empty
 	p.Dir = p.folder
 	p.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+p.tmp, "PATH="+os.Getenv("PATH")+":/usr/sbin")
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
@@ -203,43 +209,6 @@ func TestCannotBegin(t *testing.T) {
 			t.Errorf("%q: want %q and no password: %s", c.args, c.says, said)
 		}
 	}
-}
-
-// result is a line of --json.
-type result struct {
-	Guard      string
-	Verdict    string
-	OK         bool
-	Requests   int
-	Sold       int
-	FinalStock int `json:"final_stock"`
-	Stock      int
-	AtOnce     int     `json:"at_once"`
-	WaitP50MS  float64 `json:"wait_p50_ms"`
-	WaitP99MS  float64 `json:"wait_p99_ms"`
-	Calls      int
-	Failed     int
-	Fetches    int
-	Refused    int
-	Seconds    float64
-	TTLMS      int `json:"ttl_ms"`
-	PausedMS   int `json:"paused_ms"`
-}
-
-func decode(t *testing.T, text string, guards ...string) (all []result) {
-	t.Helper()
-	var got []string
-	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
-		var one result
-		if err := decoder.Decode(&one); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
-		all, got = append(all, one), append(got, one.Guard)
-	}
-	if !slices.Equal(got, guards) {
-		t.Fatalf("want a line for each of %q:\n%s", guards, text)
-	}
-	return all
 }
 
 var guards = []string{"none", "local", "dlock", "fenced"}

@@ -3,12 +3,51 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
+
+// result is a line of --json.
+type result struct {
+	Guard      string
+	Verdict    string
+	OK         bool
+	Requests   int
+	Sold       int
+	FinalStock int `json:"final_stock"`
+	Stock      int
+	AtOnce     int     `json:"at_once"`
+	WaitP50MS  float64 `json:"wait_p50_ms"`
+	WaitP99MS  float64 `json:"wait_p99_ms"`
+	Calls      int
+	Failed     int
+	Fetches    int
+	Refused    int
+	Seconds    float64
+	TTLMS      int `json:"ttl_ms"`
+	PausedMS   int `json:"paused_ms"`
+}
+
+func decode(t *testing.T, text string, guards ...string) (all []result) {
+	t.Helper()
+	var got []string
+	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
+		var one result
+		if err := decoder.Decode(&one); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		all, got = append(all, one), append(got, one.Guard)
+	}
+	if !slices.Equal(got, guards) {
+		t.Fatalf("want a line for each of %q:\n%s", guards, text)
+	}
+	return all
+}
 
 // small is a story that takes a few seconds.
 var small = []string{"--processes", "4", "--clients", "20", "--requests", "5", "--stock", "12", "--json"}

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -156,15 +157,15 @@ func (r *Record) finish() {
 	}
 }
 
-// Overlaps returns the times in which several processes believed to have the lock, in order. A
-// process that is paused does nothing, so its pauses do not count.
+// Overlaps returns the times in which several processes, or several visits, believed to have the lock, in
+// order. A process that is paused does nothing, so its pauses do not count.
 func (r *Record) Overlaps() (all []Span) {
-	inside := make(map[string]int) // holds, by process
+	inside := make(map[string]int) // holds, by process or visit
 	var since time.Duration
-	r.sweep(func(at time.Duration, process string, step int) {
+	r.sweep(func(at time.Duration, holder string, step int) {
 		before := len(inside)
-		if inside[process] += step; inside[process] == 0 {
-			delete(inside, process)
+		if inside[holder] += step; inside[holder] == 0 {
+			delete(inside, holder)
 		}
 		switch last := len(all) - 1; {
 		case before < 2 && len(inside) >= 2:
@@ -192,23 +193,27 @@ func (r *Record) AtOnce() (most int) {
 
 // sweep calls changed for every begin (1) and end (-1) of a hold or of a part of it, in order. A hold
 // that begins in the instant in which another ends comes after it.
-func (r *Record) sweep(changed func(at time.Duration, process string, step int)) {
+func (r *Record) sweep(changed func(at time.Duration, holder string, step int)) {
 	type change struct {
-		at      time.Duration
-		process string
-		step    int
+		at     time.Duration
+		holder string
+		step   int
 	}
 	var changes []change
-	for _, h := range r.Holds {
+	for i, h := range r.Holds {
+		holder := h.Process
+		if h.Text != "" { // a program has several threads
+			holder += fmt.Sprintf(" visit %d", i)
+		}
 		for _, part := range r.awake(h) {
 			if part.From < part.To {
-				changes = append(changes, change{part.From, h.Process, 1}, change{part.To, h.Process, -1})
+				changes = append(changes, change{part.From, holder, 1}, change{part.To, holder, -1})
 			}
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), a.step-b.step) })
 	for _, c := range changes {
-		changed(c.at, c.process, c.step)
+		changed(c.at, c.holder, c.step)
 	}
 }
 

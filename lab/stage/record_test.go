@@ -18,6 +18,7 @@ func TestOverlaps(t *testing.T) {
 		"one after the other":   {[]*Hold{hold("A", 0, 10), hold("B", 10, 20), hold("A", 20, 30)}, nil, 1},
 		"two processes":         {[]*Hold{hold("A", 0, 10), hold("B", 5, 20)}, []Span{{From: 5, To: 10}}, 2},
 		"two of one process":    {[]*Hold{hold("A", 0, 10), hold("A", 5, 20)}, nil, 2},
+		"two visits":            {[]*Hold{{Process: "A", From: 0, To: 10, Text: "sold"}, {Process: "A", From: 5, To: 20, Text: "sold"}}, []Span{{From: 5, To: 10}}, 2},
 		"one within another":    {[]*Hold{hold("A", 0, 30), hold("B", 10, 20)}, []Span{{From: 10, To: 20}}, 2},
 		"three":                 {[]*Hold{hold("A", 0, 30), hold("B", 10, 20), hold("C", 15, 40)}, []Span{{From: 10, To: 30}}, 3},
 		"twice":                 {[]*Hold{hold("A", 0, 100), hold("B", 10, 20), hold("B", 30, 40)}, []Span{{From: 10, To: 20}, {From: 30, To: 40}}, 2},
