@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/dlock-go/dlock/lab/page"
 	"github.com/dlock-go/dlock/lab/stage"
 	"github.com/dlock-go/dlock/lab/stories"
 	"github.com/dlock-go/dlock/lab/subject"
@@ -51,7 +50,7 @@ func (p *player) announce() {
 	for i, j := range p.jobs {
 		if i == 0 || j.Name != p.jobs[i-1].Name {
 			if len(p.jobs) <= together {
-				fmt.Fprintf(os.Stderr, "%s\n\n%s\n\n", j.Title, page.Wrap(j.Tells, 100))
+				fmt.Fprintf(os.Stderr, "%s\n\n%s\n\n", j.Title, wrap(j.Tells, 100))
 			}
 		}
 		if (len(j.On) > 0 || stories.Starts(j.Store)) && !slices.Contains(starts, j.Store) {
@@ -235,4 +234,24 @@ func (p *player) tables(results []*stage.Result) error {
 	_ = table.Flush() // a buffer takes everything
 	_, err := b.WriteTo(p.out)
 	return err
+}
+
+// wrap breaks a text into lines.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }

@@ -56,9 +56,8 @@ func register(open opener, schemes ...string) bool {
 type Store struct {
 	Driver driver.Store
 
-	URL       string       // for people, without secrets and defaults
-	Identity  string       // the same for all spellings of the URL, without secrets
-	CloseMore func() error // closes what the store does not own; may be nil
+	URL      string // for people, without secrets and defaults
+	Identity string // the same for all spellings of the URL, without secrets
 
 	raw string // the URL as it was given
 }
@@ -70,13 +69,7 @@ func (s *Store) Clean(text string) string { return NewRedactor(s.raw).Clean(text
 func (s *Store) CannotUse(err error) error { return CannotUse(s.URL, s.raw, err) }
 
 // Close closes the store.
-func (s *Store) Close() error {
-	err := s.Driver.Close()
-	if s.CloseMore != nil {
-		err = cmp.Or(err, s.CloseMore())
-	}
-	return err
-}
+func (s *Store) Close() error { return s.Driver.Close() }
 
 // Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
 // error is a [URLError] if the URL is not valid, and otherwise one of [CannotUse].
