@@ -87,6 +87,13 @@ func init() {
 		test: ". TestFailureIsNotHeld",
 	})
 	add(mutant{
+		rule: "callers behind a set learn that the store refused it because of another name",
+		file: "lockbatch.go",
+		old:  "\tb.noteAnswer()\n\tb.leaveAllBut(one)\n",
+		new:  "\tb.leaveAllBut(one)\n",
+		test: ". TestCallersBehindLockAllsReportNoOutage",
+	})
+	add(mutant{
 		rule: "a caller with another limit is refused at once",
 		file: "enter.go",
 		old:  " || v.Occupant.mode.Limit != b.claim.settings.mode.Limit",
