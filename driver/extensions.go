@@ -79,6 +79,18 @@ type Breaker interface {
 	Break(ctx context.Context, name string, token uint64) error
 }
 
+// Locator is implemented by stores that can say where their locks are.
+type Locator interface {
+	// Location is zero if the store was made of a client and not of a URL.
+	Location() Location
+}
+
+// Location is where the locks of a store are, without secrets.
+type Location struct {
+	URL      string // for people, without defaults
+	Identity string // the same for all URLs of the same locks, and no others
+}
+
 // Diagnoser is implemented by stores that can examine their configuration.
 type Diagnoser interface {
 	// Diagnose reports configuration that is missing or weakens the promises of

@@ -35,6 +35,7 @@ type Store struct {
 	watchStream atomic.Uint64        // the number of the stream in which watches are opened: see inStream
 	maxOps      atomic.Int64         // how many operations a transaction has at most
 	owned       io.Closer            // the client of a store that Open made; nil for New
+	location    driver.Location      // of a store that Open made
 
 	workers   *workerpool.Pool
 	ctx       context.Context // of the background work; ends with Close

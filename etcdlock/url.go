@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/storeurl"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,24 +35,34 @@ var ErrURL = storeurl.ErrURL
 // With a user Open asks the server whether it accepts the password; without, it makes no calls. An
 // error about the URL itself wraps [ErrURL].
 func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
-	config, prefix, err := parseURL(rawURL)
+	u, config, err := parseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	options := *cmp.Or(opts, &Options{})
-	if prefix != "" {
-		options.Prefix = prefix
-	}
+	options.Prefix = prefixOf(u.Path, options.Prefix)
+	location := u.Location("etcd", strings.TrimSuffix(options.Prefix, "/"))
 	client, err := dial(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", location.URL, err)
 	}
 	store, err := New(client, &options)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	store.owned = client
+	store.owned, store.location = client, location
 	return store, nil
+}
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }
+
+// prefixOf returns the prefix for the path of a URL, or else the one of the options.
+func prefixOf(path, option string) string {
+	if path = strings.TrimRight(path, "/"); path != "" {
+		return path + "/"
+	}
+	return option
 }
 
 const (
@@ -63,44 +74,35 @@ const (
 	maxRetries = 3
 )
 
-func parseURL(raw string) (config clientv3.Config, prefix string, err error) {
-	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "etcd", Port: "2379"})
-	switch {
-	case err != nil:
-		return config, "", err
-	case (u.User == "") != (u.Password == ""):
-		return config, "", errors.New("want user:password before the '@'")
-	case slices.ContainsFunc(u.Hosts, func(host string) bool { return strings.HasPrefix(host, ":") }):
-		return config, "", errors.New("a host is missing")
-	}
-	security, err := u.TakeTLS(false)
-	if err == nil {
-		err = u.Done("tls, ca, cert and key")
-	}
-	if err != nil {
-		return config, "", err
-	}
-	config = clientv3.Config{
+func parseURL(raw string) (*storeurl.URL, clientv3.Config, error) {
+	config := clientv3.Config{
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		MaxUnaryRetries:      maxRetries,
-		TLS:                  security,
-		Username:             u.User,
-		Password:             u.Password,
 		Logger:               zap.NewNop(), // what matters is returned as an error
 	}
+	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "etcd", Port: "2379"})
+	switch {
+	case err != nil:
+		return nil, config, err
+	case (u.User == "") != (u.Password == ""):
+		return nil, config, errors.New("want user:password before the '@'")
+	case slices.ContainsFunc(u.Hosts, func(host string) bool { return strings.HasPrefix(host, ":") }):
+		return nil, config, errors.New("a host is missing")
+	}
+	config.Username, config.Password = u.User, u.Password
+	if config.TLS, err = u.TakeTLS(false); err != nil {
+		return nil, config, err
+	}
 	scheme := "http://"
-	if security != nil {
+	if config.TLS != nil {
 		scheme = "https://"
 	}
 	for _, host := range u.Hosts {
 		config.Endpoints = append(config.Endpoints, scheme+host)
 	}
-	if path := strings.TrimRight(u.Path, "/"); path != "" {
-		prefix = path + "/"
-	}
-	return config, prefix, nil
+	return u, config, u.Done("tls, ca, cert and key")
 }
 
 // dial makes a client. It returns soon after ctx ends.

@@ -23,11 +23,12 @@ func TestURLIsParsed(t *testing.T) {
 		"etcd://h?tls=true":             {"https://h:2379", "", "", ""},
 		"etcd://ann:x@h,i/p?tls=false&": {"http://h:2379 http://i:2379", "p/", "ann", "x"},
 	} {
-		config, prefix, err := parseURL(raw)
+		u, config, err := parseURL(raw)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
+		prefix := prefixOf(u.Path, "")
 		if got := strings.Join(config.Endpoints, " "); got != want.endpoints || prefix != want.prefix ||
 			config.Username != want.user || config.Password != want.password {
 			t.Errorf("%s is %q, prefix %q, user %q, password %q; want %q", raw, got, prefix, config.Username, config.Password, want)

@@ -37,6 +37,7 @@ const maxTTL = 30*24*time.Hour - time.Minute
 
 // Store keeps locks in memcached. Create one with [New] or [Open].
 type Store struct {
+	location     driver.Location
 	pool         pool
 	batcher      *batcher
 	restartDelay time.Duration

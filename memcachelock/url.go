@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/storeurl"
 )
 
@@ -26,5 +27,12 @@ func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
 	case u.User != "" || u.Password != "" || u.Path != "" || len(u.Rest()) > 0:
 		return nil, fmt.Errorf("%w: memcached://host:port takes no password, no path and no parameters", ErrURL)
 	}
-	return New(u.Hosts[0], opts)
+	s, err := New(u.Hosts[0], opts)
+	if err == nil {
+		s.location = u.Location("memcached", "")
+	}
+	return s, err
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }

@@ -111,8 +111,9 @@ type Store struct {
 	drawn        drawnTokens   // of names that were locked lately
 	attempts     *attempts.Log // acquisitions of unknown outcome
 
-	owned  io.Closer // the client that Close closes; nil if it is the caller's
-	closed atomic.Bool
+	owned    io.Closer       // the client that Close closes; nil if it is the caller's
+	location driver.Location // of a store that Open made
+	closed   atomic.Bool
 }
 
 // New returns a store over a client of one server, of Sentinel (redis.NewFailoverClient) or of

@@ -41,17 +41,20 @@ func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
 
 func openStore(rawURL string, opts *Options, step uint64) (*Store, error) {
 	o := *cmp.Or(opts, &Options{})
-	client, err := newClient(rawURL, &o)
+	a, client, err := newClient(rawURL, &o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	store, err := newStore(client, &o, step)
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrURL, err), client.Close())
 	}
-	store.owned = client
+	store.owned, store.location = client, a.location(client, o.Protocol)
 	return store, nil
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }
 
 type address struct {
 	*storeurl.URL
@@ -59,27 +62,46 @@ type address struct {
 }
 
 // newClient returns a client for the URL, and applies the URL's parameters to opts.
-func newClient(raw string, opts *Options) (redis.UniversalClient, error) {
+func newClient(raw string, opts *Options) (a *address, client redis.UniversalClient, err error) {
 	u, err := storeurl.Parse(raw, storeurl.Scheme{Name: "redis", Port: "6379"}, storeurl.Scheme{Name: "rediss", Port: "6379"},
 		storeurl.Scheme{Name: "redis+sentinel", Port: "26379"}, storeurl.Scheme{Name: "redis+cluster", Port: "6379"})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := opts.apply(u); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	a := &address{URL: u}
+	a = &address{URL: u}
 	if a.tls, err = u.TakeTLS(u.Scheme == "rediss"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch u.Scheme {
 	case "redis+sentinel":
-		return a.sentinel()
+		client, err = a.sentinel()
 	case "redis+cluster":
-		return a.cluster()
+		client, err = a.cluster()
 	default:
-		return a.single()
+		client, err = a.single()
 	}
+	return a, client, err
+}
+
+// location names the database, and the protocol if it is not the default.
+func (a *address) location(client redis.UniversalClient, protocol Protocol) driver.Location {
+	path, parameters := a.Path, []string(nil)
+	if one, ok := client.(*redis.Client); ok {
+		db := strings.TrimPrefix(strconv.Itoa(one.Options().DB), "0")
+		switch {
+		case a.Scheme != "redis+sentinel":
+			path = db
+		case db != "":
+			parameters = append(parameters, "db="+db)
+		}
+	}
+	if protocol == Plain {
+		parameters = append(parameters, "protocol=plain")
+	}
+	return a.Location("redis", path, parameters...)
 }
 
 // apply takes the parameters that are not those of go-redis.

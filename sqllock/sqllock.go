@@ -66,9 +66,10 @@ const DefaultTablePrefix = sqldb.DefaultTablePrefix
 // It is safe for concurrent use.
 type Store struct {
 	db         *sql.DB
-	owned      *sql.DB // a pool that Close closes; nil if it is the caller's
-	path       string  // of the SQLite file that Open opened; may be empty
-	file       string  // the SQLite file as the database knows it, the same as path before; may be empty
+	owned      *sql.DB         // a pool that Close closes; nil if it is the caller's
+	location   driver.Location // of a store that Open made
+	path       string          // of the SQLite file that Open opened; may be empty
+	file       string          // the SQLite file as the database knows it, the same as path before; may be empty
 	facts      *sqldb.Facts
 	dialect    *dialect
 	tables     *sqldb.Tables

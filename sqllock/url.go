@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
 )
 
@@ -38,17 +39,21 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 			return nil, fmt.Errorf("%w: scheme %s is one of package sqlsession", ErrURL, u.Scheme)
 		}
 	}
+	location := u.Location(ctx, own.Scheme.String(), own.TablePrefix)
 	db, err := u.Open(ctx, maxConns)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", location.URL, err)
 	}
 	s, err := newStore(ctx, db, &own, u.Path)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", location.URL, err), db.Close())
 	}
-	s.owned = db
+	s.owned, s.location = db, location
 	return s, nil
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }
 
 // SQLiteDSN returns the data source name with which modernc.org/sqlite opens the file at path
 // as this package recommends, whatever characters the path has.

@@ -58,14 +58,15 @@ type Options struct {
 // 64 bits: two given names have the same hash, and block each other, with a probability of
 // 2^-64.
 type Store struct {
-	db      *sql.DB
-	owned   *sql.DB // a pool that Close closes; nil if it is the caller's
-	facts   *sqldb.Facts
-	tables  *sqldb.Tables
-	dialect *dialect
-	scheme  Scheme
-	server  *server
-	domain  string // what the hash of a name begins with
+	db       *sql.DB
+	owned    *sql.DB         // a pool that Close closes; nil if it is the caller's
+	location driver.Location // of a store that Open made
+	facts    *sqldb.Facts
+	tables   *sqldb.Tables
+	dialect  *dialect
+	scheme   Scheme
+	server   *server
+	domain   string // what the hash of a name begins with
 
 	workers       *workerpool.Pool
 	opening       chan struct{} // holds an element while a caller opens the main conn

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb/sqlurl"
 )
 
@@ -38,14 +39,18 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if own.MaxConns == 0 && own.Scheme == Session {
 		own.MaxConns = sessionConns
 	}
+	location := u.Location(ctx, own.Scheme.String(), own.TablePrefix)
 	db, err := u.Open(ctx, own.MaxConns)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", location.URL, err)
 	}
 	s, err := New(ctx, db, &own)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", location.URL, err), db.Close())
 	}
-	s.owned = db
+	s.owned, s.location = db, location
 	return s, nil
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }

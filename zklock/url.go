@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/storeurl"
 	"github.com/go-zookeeper/zk"
 )
@@ -37,8 +39,22 @@ func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	return New(u.Hosts, &o)
+	s, err := New(u.Hosts, &o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	s.location = u.Location("zookeeper", strings.Trim(o.Root, "/"))
+	switch { // not in the identity: all of them exclude each other
+	case o.Order == Unfair:
+		s.location.URL += "?order=unfair"
+	case o.ExclusiveOnly:
+		s.location.URL += "?modes=exclusive"
+	}
+	return s, nil
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }
 
 // apply takes the user, the root and the parameters from a URL.
 func (o *Options) apply(u *storeurl.URL) error {

@@ -73,7 +73,8 @@ type Options struct {
 // Store keeps locks in ZooKeeper. Create one with [New] or [Open].
 type Store struct {
 	connector
-	root string // without a trailing slash: empty for "/"
+	root     string          // without a trailing slash: empty for "/"
+	location driver.Location // of a store that Open made
 
 	workers *workerpool.Pool
 	alarm   *alarm.Alarm    // wakes the janitor

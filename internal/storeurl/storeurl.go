@@ -5,6 +5,7 @@
 package storeurl
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // ErrURL is wrapped by the errors of a store about its URL.
@@ -29,6 +32,7 @@ type URL struct {
 	Path           string   // what follows the '/' after the hosts, decoded
 
 	query url.Values
+	port  string // the default one
 }
 
 // Scheme is a scheme that a store supports, with its default port.
@@ -38,13 +42,12 @@ type Scheme struct{ Name, Port string }
 func Parse(raw string, schemes ...Scheme) (*URL, error) {
 	u := &URL{}
 	name, rest, found := strings.Cut(raw, "://")
-	port := ""
 	for _, s := range schemes {
 		if found && strings.EqualFold(name, s.Name) {
-			u.Scheme, port = s.Name, s.Port
+			u.Scheme, u.port = s.Name, s.Port
 		}
 	}
-	if port == "" {
+	if u.port == "" {
 		return nil, fmt.Errorf("it does not begin with %s", list(schemes))
 	}
 	rest, query, _ := strings.Cut(rest, "?")
@@ -56,7 +59,7 @@ func Parse(raw string, schemes ...Scheme) (*URL, error) {
 	if err := u.parseQuery(query); err != nil {
 		return nil, err
 	}
-	return u, u.parseHosts(hosts, port)
+	return u, u.parseHosts(hosts)
 }
 
 // Split takes user:password@hosts/path apart, and decodes all but the hosts. The query, which follows
@@ -106,13 +109,13 @@ func (u *URL) parseQuery(text string) (err error) {
 	return nil
 }
 
-func (u *URL) parseHosts(list, defaultPort string) error {
+func (u *URL) parseHosts(list string) error {
 	for host := range strings.SplitSeq(list, ",") {
 		if host == "" {
 			return errors.New("a host is missing")
 		}
 		if end := strings.LastIndexByte(host, ']'); strings.LastIndexByte(host, ':') <= end {
-			host += ":" + defaultPort
+			host += ":" + u.port
 		}
 		_, port, err := net.SplitHostPort(host)
 		number, notANumber := strconv.ParseUint(port, 10, 32)
@@ -125,6 +128,23 @@ func (u *URL) parseHosts(list, defaultPort string) error {
 		u.Hosts = append(u.Hosts, host)
 	}
 	return nil
+}
+
+// Location returns where the locks of the URL are. The family is the same for all schemes of a store. The path
+// and the parameters (key=value) are those that distinguish locks.
+func (u *URL) Location(family, path string, parameters ...string) driver.Location {
+	var hosts []string
+	for _, host := range u.Hosts {
+		hosts = append(hosts, cmp.Or(strings.TrimSuffix(host, ":"+u.port), "localhost"))
+	}
+	query := ""
+	if len(parameters) > 0 {
+		query = "?" + strings.Join(parameters, "&")
+	}
+	shown := u.Scheme + "://" + strings.TrimSuffix(strings.Join(hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/")
+	slices.Sort(hosts)
+	same := strings.ToLower(strings.Join(slices.Compact(hosts), ","))
+	return driver.Location{URL: shown + query, Identity: family + ":" + same + "/" + path + query}
 }
 
 // Take removes a parameter and returns its value.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +38,8 @@ type Options struct {
 type Store struct {
 	members  []*member
 	timeout  time.Duration
-	majority int // any two majorities have a member in common
+	majority int             // any two majorities have a member in common
+	location driver.Location // of a store that Open made
 
 	identified atomic.Bool // a first attempt has waited for the identities of all members
 
@@ -97,12 +100,21 @@ func Open(_ context.Context, rawURL string, opts *Options) (*Store, error) {
 	if u.User+u.Password != "" {
 		server.User = url.UserPassword(u.User, u.Password)
 	}
-	return build(u.Hosts, &o, func(i int) (master.Store, error) {
+	s, err := build(u.Hosts, &o, func(i int) (master.Store, error) {
 		at := server
 		at.Host = u.Hosts[i]
 		return master.Open(at.String())
 	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", redislock.ErrURL, err)
+	}
+	db, _ := strconv.Atoi(cmp.Or(u.Rest().Get("db"), u.Path)) // the servers have checked it
+	s.location = u.Location("redlock", strings.TrimPrefix(strconv.Itoa(db), "0"))
+	return s, nil
 }
+
+// Location implements driver.Locator.
+func (s *Store) Location() driver.Location { return s.location }
 
 // parse parses the URL, and takes the parameters that are not those of the members.
 func (o *Options) parse(rawURL string) (*storeurl.URL, error) {

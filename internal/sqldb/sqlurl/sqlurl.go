@@ -6,11 +6,13 @@ package sqlurl
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -89,8 +91,7 @@ func parse(raw string) (*URL, error) {
 	if u.Dialect == sqldb.MySQL {
 		return u, u.parseMySQL(kind)
 	}
-	u.parsePostgres()
-	return u, nil
+	return u, u.parsePostgres(kind)
 }
 
 const form = "://user:password@host:port/database"
@@ -180,7 +181,7 @@ func splitHost(text string) (host, port string, err error) {
 			return "", "", errors.New("the host cannot be read: write host:port, and [::1]:port for IPv6")
 		}
 	}
-	port = cmp.Or(port, "3306")
+	port = cmp.Or(port, mysqlPort)
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", "", errors.New("the port is no number from 0 to 65535: if it is part of a password, write '@' as %40 and '/' as %2F there")
 	}
@@ -191,7 +192,11 @@ func splitHost(text string) (host, port string, err error) {
 // PGUSER and the like. By default it prepares no statements that outlive a query: behind
 // PgBouncer they would belong to another connection. Names are UTF-8, whatever the default of the
 // database is.
-func (u *URL) parsePostgres() {
+func (u *URL) parsePostgres(kind string) error {
+	inFile := u.parameter("service") != "" || os.Getenv("PGSERVICE") != ""
+	if u.database() == "" && !inFile {
+		return fmt.Errorf("the name of the database is missing: write %s%s", kind, form)
+	}
 	if !u.has("default_query_exec_mode") {
 		u.Parameters = append(u.Parameters, "default_query_exec_mode=exec")
 	}
@@ -210,6 +215,7 @@ func (u *URL) parsePostgres() {
 	}
 	u.Driver = "pgx"
 	u.DSN = "postgres://" + user + u.Hosts + "/" + url.PathEscape(u.Database) + "?" + strings.Join(u.Parameters, "&")
+	return nil
 }
 
 func (u *URL) parseSQLite(rest string) error {
@@ -301,11 +307,28 @@ func (u *URL) firstAnswer(ctx context.Context, db *sql.DB) error {
 	case err == nil:
 		return nil
 	case isParseError(err):
-		return fmt.Errorf("%w: %w", ErrURL, err)
+		// The error quotes the DSN, which has parameters that the user did not write.
+		text := err.Error()
+		return fmt.Errorf("%w: %s", ErrURL, text[strings.LastIndex(text, "`: ")+len("`: "):])
 	case cause == nil, errors.Is(cause, driver.ErrUnreachable):
 		return cause
 	}
-	return sqldb.Failure{}.Describe(ctx, "open", err)
+	facts, unknown := sqldb.FactsOf(u.Dialect)
+	if unknown != nil {
+		return unknown
+	}
+	failure := facts.Classify(err)
+	if isTLSError(err) {
+		failure.Kind = driver.ErrMisconfigured
+	}
+	return failure.Describe(ctx, "open", err)
+}
+
+// isTLSError reports whether the server and this program do not agree about TLS.
+func isTLSError(err error) bool {
+	return strings.Contains(err.Error(), "TLS requested but server does not support TLS") || // of go-sql-driver/mysql
+		strings.Contains(err.Error(), "server refused TLS connection") || // of pgx
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
 }
 
 // isParseError reports whether pgx, which reads the DSN when it connects, could not. The

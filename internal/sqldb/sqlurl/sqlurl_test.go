@@ -89,9 +89,9 @@ func TestBadURLs(t *testing.T) {
 // TestMissingDriver: the error says what to import.
 func TestMissingDriver(t *testing.T) {
 	for raw, says := range map[string]string{
-		"sqlite:///f":   `"sqlite" is not registered: import _ "modernc.org/sqlite"`,
-		"mysql://h/db":  `"mysql" is not registered: import _ "github.com/go-sql-driver/mysql"`,
-		"postgres://h/": `"pgx" is not registered: import _ "github.com/jackc/pgx/v5/stdlib"`,
+		"sqlite:///f":     `"sqlite" is not registered: import _ "modernc.org/sqlite"`,
+		"mysql://h/db":    `"mysql" is not registered: import _ "github.com/go-sql-driver/mysql"`,
+		"postgres://h/db": `"pgx" is not registered: import _ "github.com/jackc/pgx/v5/stdlib"`,
 	} {
 		u, err := Parse(raw)
 		if err != nil {

@@ -3,9 +3,9 @@
 package stores
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -21,20 +21,25 @@ var quietMySQL = sync.OnceFunc(func() {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only without a logger
 })
 
-var _ = register(openSQL, "mysql", "mariadb")
-
-func isNoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
+var _ = register(func(ctx context.Context, raw string) (driver.Store, error) {
+	quietMySQL()
+	raw, err := registerAuthority(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
+	}
+	return openSQL(ctx, raw)
+}, "mysql", "mariadb")
 
 // registerAuthority makes the driver of MySQL trust the authority in the file of ?ca=. It
 // returns the URL with the name under which the driver knows the authority.
-func registerAuthority(u URL) (URL, error) {
-	quietMySQL()
-	if strings.Contains(u.Query, "@") { // may be a part of a password, and is rejected later
-		return u, nil
+func registerAuthority(raw string) (string, error) {
+	whole, query, _ := strings.Cut(raw, "?")
+	if strings.Contains(query, "@") { // may be a part of a password, and is rejected later
+		return raw, nil
 	}
 	var others []string
 	file := ""
-	for pair := range strings.SplitSeq(u.Query, "&") {
+	for pair := range strings.SplitSeq(query, "&") {
 		if value, found := strings.CutPrefix(pair, "ca="); found {
 			file, _ = url.QueryUnescape(value)
 		} else if !strings.HasPrefix(pair, "tls=") {
@@ -42,20 +47,19 @@ func registerAuthority(u URL) (URL, error) {
 		}
 	}
 	if file == "" {
-		return u, nil
+		return raw, nil
 	}
 	certificate, err := os.ReadFile(file)
 	if err != nil {
-		return u, fmt.Errorf("%w: the authority of ?ca= cannot be read: %w", driver.ErrMisconfigured, err)
+		return "", fmt.Errorf("the authority of ?ca= cannot be read: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificate) {
-		return u, fmt.Errorf("%w: the file of ?ca= contains no certificate", driver.ErrMisconfigured)
+		return "", fmt.Errorf("the file of ?ca= contains no certificate")
 	}
 	name := fmt.Sprintf("dlock-%x", file)
 	if err := mysql.RegisterTLSConfig(name, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}); err != nil {
-		return u, fmt.Errorf("%w: %w", driver.ErrMisconfigured, err)
+		return "", err
 	}
-	u.Query = strings.Join(append(others, "tls="+name), "&")
-	return u, nil
+	return whole + "?" + strings.Join(append(others, "tls="+name), "&"), nil
 }

@@ -57,15 +57,16 @@ func NewArgsRedactor(args []string) *Redactor {
 
 // HasSecret reports whether a valid store URL contains what may be a secret.
 func HasSecret(raw string) bool {
-	url := Split(raw)
-	if url.Scheme == "sqlite" {
+	rest, query, _ := strings.Cut(raw, "?")
+	scheme, rest, _ := strings.Cut(rest, ":")
+	if raw == "" || strings.EqualFold(scheme, "sqlite") {
 		return false
 	}
-	if at := strings.LastIndexByte(url.Rest, '@'); at >= 0 && strings.ContainsAny(strings.TrimPrefix(url.Rest[:at], "//"), ":/") {
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 && strings.ContainsAny(strings.TrimPrefix(rest[:at], "//"), ":/") {
 		return true
 	}
 	r := &Redactor{}
-	r.learnQuery(url.Query)
+	r.learnQuery(query)
 	return len(r.secrets)+len(r.pairs) > 0
 }
 

@@ -19,33 +19,22 @@ import (
 var _ = register(openSQLite, "sqlite")
 
 // openSQLite opens sqlite:///path/file.db, or for "sqlite:" the file in the user's state folder.
-func openSQLite(ctx context.Context, u URL) (*Store, error) {
-	isDefault := (u.Rest == "" || u.Rest == "//") && u.Query == ""
-	var path string
-	parsed, err := sqlurl.Parse(u.whole())
-	switch {
-	case isDefault:
-		path, err = stateFile()
-	case err != nil:
-		err = &URLError{err}
-	default:
-		path = parsed.Path
-	}
-	if err != nil {
-		return nil, err
-	}
-	shown := NewRedactor(u.whole()).Clean("sqlite://" + path)
-	if isDefault {
+func openSQLite(ctx context.Context, raw string) (driver.Store, error) {
+	if raw == "sqlite:" || raw == "sqlite://" {
+		path, err := stateFile()
+		if err != nil {
+			return nil, err
+		}
+		raw = sqlurl.FileURL(path)
 		if err := prepareStateFile(path); err != nil {
-			return nil, CannotUse(shown, u.whole(), misconfigured(err))
+			return nil, fmt.Errorf("%s: %w", raw, misconfigured(err))
 		}
 	}
-	file := sqlurl.FileURL(path)
-	store, err := sqllock.Open(ctx, file, nil)
-	if err != nil {
-		return nil, CannotUse(shown, u.whole(), explain(path, err))
+	store, err := sqllock.Open(ctx, raw, nil)
+	if u, bad := sqlurl.Parse(raw); err != nil && bad == nil {
+		return nil, explain(u.Path, err)
 	}
-	return &Store{Driver: store, Identity: "sqlite:" + realPath(path), URL: file}, nil
+	return store, err
 }
 
 // stateFile returns the default store, by the XDG Base Directory Specification.
@@ -54,13 +43,13 @@ func stateFile() (string, error) {
 	if state == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", URLErrorf("there is no home folder to keep locks in (%w): use --store", err)
+			return "", fmt.Errorf("%w: there is no home folder to keep locks in (%w): use --store", sqlurl.ErrURL, err)
 		}
 		variable, state = "HOME", filepath.Join(home, ".local", "state")
 	}
 	if !filepath.IsAbs(state) {
-		return "", URLErrorf("$%s is %q, which is not an absolute path: locks would be in another file for every current folder",
-			variable, os.Getenv(variable))
+		return "", fmt.Errorf("%w: $%s is %q, which is not an absolute path: locks would be in another file for every current folder",
+			sqlurl.ErrURL, variable, os.Getenv(variable))
 	}
 	return filepath.Join(state, "dlock", "dlock.db"), nil
 }
@@ -107,7 +96,7 @@ func explain(path string, err error) error {
 		file, cause = os.Open(path)
 	}
 	if cause != nil {
-		return misconfigured(cause)
+		return fmt.Errorf("%s: %w", sqlurl.FileURL(path), misconfigured(cause))
 	}
 	_ = file.Close()
 	return err

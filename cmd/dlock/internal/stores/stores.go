@@ -4,8 +4,8 @@ package stores
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -37,7 +37,8 @@ var kinds = []kind{
 	{"etcd", "etcd://[user:pass@]host:port,.../pfx", "etcd; ?tls=true&ca=FILE&cert=FILE&key=FILE"},
 }
 
-type opener func(ctx context.Context, url URL) (*Store, error)
+// opener opens the store of a URL.
+type opener func(ctx context.Context, url string) (driver.Store, error)
 
 // openers are the stores in this build, by scheme.
 var openers = make(map[string]opener)
@@ -55,9 +56,7 @@ func register(open opener, schemes ...string) bool {
 // Store is an open store.
 type Store struct {
 	Driver driver.Store
-
-	URL      string // for people, without secrets and defaults
-	Identity string // the same for all spellings of the URL, without secrets
+	driver.Location
 
 	raw string // the URL as it was given
 }
@@ -65,34 +64,41 @@ type Store struct {
 // Clean returns an error text or a finding of the store without the secrets of its URL.
 func (s *Store) Clean(text string) string { return NewRedactor(s.raw).Clean(text) }
 
-// CannotUse is [CannotUse] for the store.
-func (s *Store) CannotUse(err error) error { return CannotUse(s.URL, s.raw, err) }
+// CannotUse returns err with the store's URL, in one line without secrets.
+func (s *Store) CannotUse(err error) error { return cannotUse(s.raw, fmt.Errorf("%s: %w", s.URL, err)) }
 
 // Close closes the store.
 func (s *Store) Close() error { return s.Driver.Close() }
 
 // Open opens the store of a URL. An empty one is the default, an SQLite file of the user. The
-// error is a [URLError] if the URL is not valid, and otherwise one of [CannotUse].
+// error is a [URLError] if the URL is not valid. Otherwise it names the store, in one line without secrets.
 func Open(ctx context.Context, raw string) (*Store, error) {
-	url := Split(raw)
-	if err := checkScheme(url); err != nil {
+	scheme, rest, _ := strings.Cut(cmp.Or(raw, "sqlite:"), ":")
+	scheme = strings.ToLower(scheme)
+	if err := checkScheme(scheme); err != nil {
 		return nil, err
 	}
-	store, err := openers[url.Scheme](ctx, url)
-	if err == nil {
-		store.raw = raw
+	store, err := openers[scheme](ctx, scheme+":"+rest)
+	switch {
+	case errors.Is(err, storeurl.ErrURL):
+		return nil, &URLError{err}
+	case errors.Is(err, driver.ErrUnsupported): // by the server
+		err = &openError{err.Error(), driver.ErrMisconfigured}
 	}
-	return store, err
+	if err != nil {
+		return nil, cannotUse(raw, err)
+	}
+	return &Store{Driver: store, Location: store.(driver.Locator).Location(), raw: raw}, nil
 }
 
 // checkScheme returns a [URLError] if this build has no store for the scheme of a URL.
-func checkScheme(url URL) error {
+func checkScheme(scheme string) error {
 	switch {
-	case !slices.ContainsFunc(kinds, func(k kind) bool { return k.scheme == url.Scheme }):
+	case !slices.ContainsFunc(kinds, func(k kind) bool { return k.scheme == scheme }):
 		// The URL is not repeated: any part of it may be a password.
 		return URLErrorf("unknown kind of store URL; known are:\n%s", List())
-	case openers[url.Scheme] == nil:
-		return URLErrorf("%s is not in this build of dlock; use --store with one of:\n%s", url.Scheme, List())
+	case openers[scheme] == nil:
+		return URLErrorf("%s is not in this build of dlock; use --store with one of:\n%s", scheme, List())
 	}
 	return nil
 }
@@ -116,10 +122,14 @@ func (e *URLError) Unwrap() error { return e.error }
 // URLErrorf returns a URLError.
 func URLErrorf(format string, values ...any) error { return &URLError{fmt.Errorf(format, values...)} }
 
-// CannotUse returns an error about the store of a URL. shown is the URL without secrets. The text
-// of the error is one line without secrets.
-func CannotUse(shown, url string, err error) error {
-	return &openError{"cannot use " + shown + ": " + NewRedactor(url).Clean(oneLine(err.Error())), err}
+// cannotUse takes an error that begins with where the store is. It returns one line without the secrets of the URL.
+func cannotUse(url string, err error) error {
+	clean := NewRedactor(url).Clean
+	location, text, _ := strings.Cut(err.Error(), ": ")
+	if path := strings.HasPrefix(location, "sqlite:") || strings.Contains(location, "?"); path {
+		location = clean(location) // which may have a misplaced password
+	}
+	return &openError{"cannot use " + location + ": " + clean(oneLine(text)), err}
 }
 
 type openError struct {
@@ -138,63 +148,4 @@ func oneLine(text string) string {
 		lines[i] = strings.TrimSpace(line)
 	}
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "; ")
-}
-
-// URL is a store URL. It is not a net/url.URL, whose errors quote what may be a password.
-type URL struct {
-	Scheme string
-	Rest   string // between "scheme:" and the query
-	Query  string // after "?"
-}
-
-// Split never fails: a text that is no URL gets a scheme that no store has.
-func Split(raw string) URL {
-	if raw == "" {
-		return URL{Scheme: "sqlite"}
-	}
-	scheme, rest, _ := strings.Cut(raw, ":")
-	rest, query, _ := strings.Cut(rest, "?")
-	return URL{Scheme: strings.ToLower(scheme), Rest: rest, Query: query}
-}
-
-// whole returns the URL as the packages of the stores take it.
-func (u URL) whole() string {
-	raw := u.Scheme + ":" + u.Rest
-	if u.Query != "" {
-		raw += "?" + u.Query
-	}
-	return raw
-}
-
-// place returns where the locks of a URL are, without the default port; empty if it is not valid.
-func (u URL) place(port string) *storeurl.URL {
-	at, err := storeurl.Parse(u.whole(), storeurl.Scheme{Name: u.Scheme, Port: port})
-	if err != nil {
-		return &storeurl.URL{Scheme: u.Scheme}
-	}
-	for i, host := range at.Hosts {
-		at.Hosts[i] = cmp.Or(strings.TrimSuffix(host, ":"+port), "localhost")
-	}
-	return at
-}
-
-// shown returns the URL for people. The path and the query are those that distinguish locks.
-func (u URL) shown(at *storeurl.URL, path, query string) string {
-	return u.Scheme + "://" + strings.TrimSuffix(strings.Join(at.Hosts, ",")+"/"+(&url.URL{Path: path}).EscapedPath(), "/") + query
-}
-
-// opened describes what the Open of a store returned, which made no calls if it failed. The family
-// is the same for all schemes of a store. The path and the parameters distinguish locks.
-func (u URL) opened(store driver.Store, err error, family string, at *storeurl.URL, path string, parameters ...string) (*Store, error) {
-	if err != nil {
-		return nil, &URLError{err}
-	}
-	query := strings.Join(parameters, "&")
-	if query != "" {
-		query = "?" + query
-	}
-	shown := u.shown(at, path, query)
-	slices.Sort(at.Hosts)
-	same := strings.ToLower(strings.Join(slices.Compact(at.Hosts), ","))
-	return &Store{Driver: store, URL: shown, Identity: family + ":" + same + "/" + path + query}, nil
 }
