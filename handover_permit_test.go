@@ -209,3 +209,22 @@ func TestProcessesShareThePermits(t *testing.T) {
 		})
 	}
 }
+
+// TestPermitTakenAgainPauses: a process that takes a permit again and again pauses at the end of its time
+// slice, as one that takes a lock does. Otherwise waiters of other processes would never be in time.
+func TestPermitTakenAgainPauses(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memlock.Store) {
+		c := dlock.New(store, nil)
+		defer c.Close()
+		const grants = 100
+		begin := time.Now()
+		for range grants {
+			permit := mustLock(t, c, t.Context(), "x", dlock.WithLimit(1))
+			time.Sleep(time.Millisecond)
+			mustUnlock(t, permit)
+		}
+		if took := time.Since(begin); took == grants*time.Millisecond {
+			t.Errorf("%d grants of a millisecond took %v: it made no pause", grants, took)
+		}
+	})
+}

@@ -57,14 +57,16 @@ func (g *grant) releaseOnce(ctx context.Context) error {
 	if errors.Is(err, ErrNotHeld) && attempts > 1 && c.clock.Now() < g.TrustDeadline() {
 		err = nil // a call without an answer has released the lock
 	}
+	now := g.ended // a local store takes no time
+	if !c.traits.Local {
+		now = c.clock.NoLaterThanNow()
+	}
 	if slot := g.slot; slot != nil {
-		now := g.ended // a local store takes no time
-		if !c.traits.Local {
-			now = c.clock.NoLaterThanNow()
-		}
 		slot.State.Released(now)
 		c.noteUnanswered(slot, err)
 		slot.Leave(!errors.Is(err, ErrUnreachable))
+	} else if g.settings.mode.Limit > 0 { // the next caller has to know that its time slice goes on
+		c.queue.UpdateFree(g.name(), func(state *queueState) { state.Released(now) })
 	}
 	return err
 }

@@ -169,6 +169,17 @@ func (q *Queue[W, O, S]) View(name string) (v View[O]) {
 	return v
 }
 
+// UpdateFree changes the state that the next occupant of the slot of name finds. It does nothing if the slot
+// has an occupant, or was not kept.
+func (q *Queue[W, O, S]) UpdateFree(name string, change func(state *S)) {
+	p := q.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.slots[name]; s != nil && !s.view.Occupied {
+		change(&s.State)
+	}
+}
+
 // Watch returns what is known of the slot, and the notice of the next announcement.
 func (s *Slot[W, O, S]) Watch() (View[O], *Notice[O]) {
 	s.part.mu.Lock()
