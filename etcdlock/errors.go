@@ -74,8 +74,6 @@ type statusError interface {
 // explain returns an error of the contract for the error of a call with ctx.
 func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errLeaseGone), errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrMisconfigured):
-		return err
 	case s.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
 	case ctx.Err() != nil && rejectionOf(err) == nil:

@@ -1,9 +1,9 @@
 package zklock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -109,7 +109,7 @@ func (s *Store) create(h *hold, req *driver.Request) (position, error) {
 	s.noteConfirmed(session, sent)
 	for _, node := range nodes {
 		if !hasUniqueNumber(node) {
-			return position{}, s.discardNumber(h, node)
+			return position{}, s.discardNumbers(h)
 		}
 	}
 	switch alone := int(container.NumChildren) == len(nodes); { // a permit's lease node is not in the container, but its parent is
@@ -188,27 +188,19 @@ func (s *Store) adopt(h *hold, nodes []string, session int64, token uint64, vers
 	return true
 }
 
-// discardNumber removes a node whose sequence number is not unique, and the hold's other nodes. If
-// its parent could be removed, too, the numbers restart, and the caller creates the nodes again.
-func (s *Store) discardNumber(h *hold, node string) error {
-	if _, err := s.deleteOwnNodes(h); err != nil {
-		return err
-	}
-	if slices.Contains(s.restartNumbers(h), path.Dir(h.container+"/"+node)) {
-		return errCreateAgain
-	}
-	return ErrNumbersUsedUp
+// discardNumbers removes the hold's nodes, one of which has a sequence number that is not unique.
+func (s *Store) discardNumbers(h *hold) error {
+	_, err := s.deleteOwnNodes(h)
+	s.restartNumbers(h)
+	return cmp.Or(err, ErrNumbersUsedUp)
 }
 
 // restartNumbers removes the container and the parents in it, those of them that have no children:
-// the numbers of new ones begin at zero. It returns the paths of those that are gone.
-func (s *Store) restartNumbers(h *hold) (gone []string) {
+// the numbers of new ones begin at zero.
+func (s *Store) restartNumbers(h *hold) {
 	for _, parent := range h.parents() {
-		if path := pathIn(h.container, parent); ignore(s.conn.Delete(path, anyVersion), zk.ErrNoNode) == nil {
-			gone = append(gone, path)
-		}
+		_ = s.conn.Delete(pathIn(h.container, parent), anyVersion) // fails if it has children
 	}
-	return gone
 }
 
 // resolveCreation finds out whether an unanswered request has created nodes. It removes nodes with

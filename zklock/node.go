@@ -65,10 +65,6 @@ func anchorName(id string) string { return nodePrefix(id) + writeBase + "0" }
 // isAnchor reports whether a node is an anchor: all other numbers have ten digits.
 func isAnchor(node string) bool { return strings.HasSuffix(node, writeBase+"0") }
 
-// loneAnchorName returns the name of an anchor without a lock-0. It sorts behind all contenders:
-// for Curator as text, for go-zookeeper's Lock by the number at its end.
-func loneAnchorName(id string) string { return "_c_" + id + "__" + strconv.Itoa(lastNumber) }
-
 // isLockNode reports whether a node is lock-0, or has the number that ZooKeeper appends to the
 // names of sequential nodes, of ten digits. Others, such as deadlock-info, are of other programs.
 func isLockNode(node string) bool {

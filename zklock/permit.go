@@ -186,7 +186,7 @@ func (s *Store) takePlace(h *hold) ([]string, error) {
 	placeNode := h.relative(answers[1].String)
 	s.replaceExtraNode(h, leaseNode, placeNode)
 	if !hasUniqueNumber(placeNode) {
-		return nil, s.discardNumber(h, placeNode)
+		return nil, s.discardNumbers(h)
 	}
 	return s.nodesIn(h.container, placesParent)
 }
@@ -206,7 +206,7 @@ func (s *Store) takeLease(h *hold) error {
 	s.replaceExtraNode(h, "", leaseNode)
 	s.withLock(func() { h.token = tokenOf(answers[2].Stat.Mzxid) })
 	if !hasUniqueNumber(leaseNode) {
-		return s.discardNumber(h, leaseNode)
+		return s.discardNumbers(h)
 	}
 	return nil
 }

@@ -106,14 +106,8 @@ func (s *Store) deleteNodes(container, id string, nodes []string, token uint64, 
 		return s.deleteExisting(container, nodes)
 	}
 	err := s.deleteWithAnchor(container, anchorName(id), node, version)
-	if !isOutdated(err) {
-		return err
-	}
-	// Other contenders have written to the container, or one of the two nodes is gone. The new anchor
-	// has the same name in a repetition, which finds what an unanswered try has created.
-	err = s.deleteIfToken(container, loneAnchorName("x"+id), node, token)
-	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		return cmp.Or(s.deleteIfExists(container, anchorName(id)), err)
+	if isOutdated(err) { // other contenders have written to the container, or one of the two nodes is gone
+		err = s.deleteIfToken(container, anchorName(id), node, token)
 	}
 	return err
 }
@@ -168,8 +162,9 @@ func (s *Store) deleteWithAnchor(container, anchor, node string, version int32) 
 	return err
 }
 
-// deleteIfToken deletes a node if it has that token, otherwise it returns ErrNoNode. A new
-// anchor proves that the container is the same between the comparison and the deletion.
+// deleteIfToken deletes a node if it has that token, otherwise it returns ErrNoNode. An anchor, which is
+// created if there is none, proves that the container is the same between the comparison and the
+// deletion, and is deleted either way.
 func (s *Store) deleteIfToken(container, anchor, node string, token uint64) error {
 	for {
 		_, err := s.conn.Create(container+"/"+anchor, nil, zk.FlagEphemeral, s.opts.ACL)
@@ -232,7 +227,7 @@ func (s *Store) tryBreak(container string, token uint64) (again bool, err error)
 			return false, err
 		case tokenOf(stat.Czxid) != token:
 		case c.node != unfairNode && !hasID(path.Base(c.node)): // its name may be used again
-			return false, s.deleteIfToken(container, loneAnchorName(newID()), c.node, token)
+			return false, s.deleteIfToken(container, anchorName(newID()), c.node, token)
 		case c.node != unfairNode:
 			err := s.deleteAll(container, c.nodes())
 			return errors.Is(err, zk.ErrNoNode), err
