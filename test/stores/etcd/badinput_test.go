@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // lockOnce opens a store by its URL, and locks and unlocks through it.
@@ -49,10 +53,8 @@ const annsPassword = "s3cr3t p@ss/w:rd%#?"
 func TestTLSNeedsTheRightCertificates(t *testing.T) {
 	t.Parallel()
 	server := servers.RunEtcdTLS(t)
-	if err := lockOnce(t, server.SecureURL()); err != nil {
-		t.Errorf("with a certificate: %v", err)
-	}
-	findings, err := newStore(t, server.SecureURL()).(driver.Diagnoser).Diagnose(t.Context())
+	want.OK(t, lockOnce(t, server.SecureURL()))
+	findings, err := newStore(t, server.SecureURL()).Diagnose(t.Context())
 	if text := fmt.Sprintf("%+v", findings); err != nil || !strings.Contains(text, "The connection is encrypted.") {
 		t.Errorf("the diagnosis over TLS is %s, %v", text, err)
 	}
@@ -87,29 +89,26 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("filling the server: %v", err)
 	}
-	other := newClient(t, server.URL(), longTTL)
-	_, err = other.Lock(t.Context(), "refused")
-	failsWith(t, err, "no space")
+	failsWith(t, want.Err(newClient(t, server.URL(), longTTL).Lock(t.Context(), "refused")), "no space")
 	_, err = client.Lock(t.Context(), "refused", dlock.WithFair())
 	failsWith(t, err, "no space")
 	if errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("%v; want an error that ends the wait", err)
 	}
-	findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
+	findings, err := newStore(t, server.URL()).Diagnose(t.Context())
 	if err != nil || !hasProblem(findings, "alarms") {
 		t.Errorf("Diagnose finds %+v, %v", findings, err)
 	}
 	renewals, start := requests(t, server, "LeaseKeepAlive"), time.Now()
-	eventually(t, "the lock is renewed for longer than its TTL", func() bool {
+	await.Until(t, "the lock is renewed for longer than its TTL", func() bool {
 		return requests(t, server, "LeaseKeepAlive") > renewals && time.Since(start) > faultTTL
 	})
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("a held lock was lost: %v", err)
 	}
-	unlock(t, kept)
-	left, err := raw.Get(t.Context(), "refused/", clientv3.WithPrefix())
-	if err != nil || left.Count != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	want.Unlock(t, kept)
+	if n := keys(t, raw, "refused"); n != 0 {
+		t.Errorf("%d keys are left behind", n)
 	}
 }
 
@@ -136,4 +135,36 @@ func TestUnreachableServerIsReportedSoon(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Open returned %v after the end of its context", took)
 	}
+}
+
+// TestNoSpaceAfterTheWrite: a server whose space runs out while it carries out a transaction answers
+// that it has no space left, although it has written the key. The lock is not left behind, although
+// its etcd lease lives on.
+func TestNoSpaceAfterTheWrite(t *testing.T) {
+	t.Parallel()
+	server := servers.Run(t, servers.Etcd)
+	var full atomic.Bool
+	late := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err == nil && full.Load() && method == "/etcdserverpb.KV/Txn" {
+			return rpctypes.ErrGRPCNoSpace
+		}
+		return err
+	}
+	through := want.Value(clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)}}))(t)
+	defer through.Close()
+	store := want.Value(etcdlock.New(through, nil))(t)
+	defer store.Close()
+	client := dlock.New(store, nil)
+	defer client.Close()
+	raw := rawClient(t, server.URL())
+	kept := lockAnyhow(t, client, "kept")
+	for _, opts := range [][]dlock.Option{nil, {dlock.WithFair()}} {
+		full.Store(true)
+		_, err := client.Lock(t.Context(), "refused", opts...)
+		failsWith(t, err, "no space")
+		full.Store(false)
+		await.Until(t, "the key is deleted", func() bool { return keys(t, raw, "refused") == 0 })
+	}
+	want.Unlock(t, kept)
 }

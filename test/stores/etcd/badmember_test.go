@@ -11,8 +11,10 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -30,12 +32,7 @@ func behindProxies(t *testing.T, members ...*servers.Server) ([]*proxy.Proxy, *e
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
 	client := clientOfAll(t, addrs)
-	store, err := etcdlock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, store)
-	return proxies, store
+	return proxies, closedAtEnd(t, want.Value(etcdlock.New(client, nil))(t))
 }
 
 // clientOfAll returns a client that is connected to all addresses.
@@ -43,7 +40,7 @@ func clientOfAll(t *testing.T, addrs []string) *clientv3.Client {
 	t.Helper()
 	client := rawClient(t, "etcd://"+strings.Join(addrs, ","))
 	asked := make(map[string]bool)
-	eventually(t, "the client asks all members", func() bool {
+	await.Until(t, "the client asks all members", func() bool {
 		var member peer.Peer
 		_, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(t.Context(), &pb.StatusRequest{}, grpc.Peer(&member))
 		if err == nil {
@@ -57,16 +54,8 @@ func clientOfAll(t *testing.T, addrs []string) *clientv3.Client {
 // pair acquires and releases a lock, and returns how long that took.
 func pair(t *testing.T, store driver.Store, name string) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	start := time.Now()
-	grant, err := store.Acquire(ctx, request(name))
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", name, err)
-	}
-	if err := store.Release(ctx, grant); err != nil {
-		t.Fatalf("Release(%q): %v", name, err)
-	}
+	want.Release(t, store, want.Acquire(t, store, request(name)))
 	return time.Since(start)
 }
 
@@ -125,17 +114,12 @@ func learnerIsNoEndpoint(t *testing.T, cluster *servers.EtcdCluster) {
 	proxies, store := behindProxies(t, append(slices.Clone(cluster.Members), cluster.AddLearner(t))...)
 	req := request("renewed")
 	req.TTL = 2 * time.Second
-	grant, err := store.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	grant := want.Acquire(t, store, req)
 	renewAgain := time.NewTicker(req.TTL / 9) // more often the store only checks the key
 	defer renewAgain.Stop()
 	for i := range 8 {
 		pair(t, store, fmt.Sprint("learner ", i))
-		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-			t.Fatalf("renewal %d: %v", i, errs[0])
-		}
+		want.Renew(t, store, "beside a learner", grant)
 		<-renewAgain.C
 	}
 	wantNamed(t, store, proxies[3].Addr(), "learners")
@@ -144,19 +128,10 @@ func learnerIsNoEndpoint(t *testing.T, cluster *servers.EtcdCluster) {
 		addrs = append(addrs, p.Addr())
 	}
 	client := clientOfAll(t, addrs)
-	for i := range 20 { // each begins at the next member
-		store, err := etcdlock.New(client, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop, err := store.Watch(t.Context(), request("watched"), func() {})
-		if err != nil {
-			t.Fatalf("watch %d: %v", i, err)
-		}
-		stop()
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+	for range 20 { // each begins at the next member
+		store := want.Value(etcdlock.New(client, nil))(t)
+		want.Value(store.Watch(t.Context(), request("watched"), func() {}))(t)()
+		want.OK(t, store.Close())
 	}
 }
 

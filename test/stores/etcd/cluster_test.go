@@ -3,165 +3,48 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/tokenstep"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
-// limit bounds what must happen, on a machine that is busy.
-const limit = 30 * time.Second
-
-// newStore opens a store for a test.
-func newStore(t testing.TB, url string) driver.Store {
+// keepsLocks checks that locks, tokens and places in the queue outlive what happens to the servers, and
+// that no lock is granted twice.
+func keepsLocks(t *testing.T, url string, lose func()) {
 	t.Helper()
-	store, err := open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
+	lease := lockAnyhow(t, newClient(t, url, longTTL), "kept")
+	next := lockLater(t, newClient(t, url, longTTL), "kept")
+	observer := newStore(t, url)
+	await.Until(t, "the waiter has a place", func() bool { return waiters(observer, "kept") == 1 })
+	lose()
+	other := newClient(t, url, longTTL)
+	free := lockAnyhow(t, other, "free") // there is a leader
+	wantHeld(t, other, "kept", "its holder is alive")
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the lease was lost with the server: %v", err)
 	}
-	closeAtEnd(t, store)
-	return store
+	want.Unlock(t, lease)
+	want.Unlock(t, want.Served(t, next, lease.Token()), free)
 }
 
-func closeAtEnd(t testing.TB, store driver.Store) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// newClient returns a client over a store of its own. With a long TTL its RequestTimeout is long, too.
-func newClient(t testing.TB, url string, ttl time.Duration) *dlock.Client {
-	t.Helper()
-	client := dlock.New(newStore(t, url), &dlock.Options{TTL: ttl, RequestTimeout: max(2*time.Second, ttl/2)})
-	t.Cleanup(func() { _ = client.Close() }) // it may not reach the server any more
-	return client
-}
-
-// lockAnyhow locks, and tries again while the store cannot be reached.
-func lockAnyhow(t testing.TB, client *dlock.Client, name string) *dlock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
-		lease, err := client.Lock(ctx, name)
-		if err == nil {
-			return lease
-		}
-		if !errors.Is(err, dlock.ErrUnreachable) || ctx.Err() != nil {
-			t.Fatalf("Lock(%q), tried again and again: %v", name, err)
-		}
-	}
-}
-
-func unlock(t testing.TB, lease *dlock.Lease) {
-	t.Helper()
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Errorf("Unlock(%q): %v", lease.Name(), err)
-	}
-}
-
-// wantHeld checks that an attempt is refused, because of why.
-func wantHeld(t testing.TB, client *dlock.Client, name, why string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		var lease *dlock.Lease
-		if lease, err = client.TryLock(ctx, name); err == nil {
-			t.Errorf("%q was granted with token %d: %s", name, lease.Token(), why)
-			return
-		}
-		if errors.Is(err, dlock.ErrHeld) {
-			return
-		}
-	}
-	t.Errorf("TryLock(%q): %v; want ErrHeld: %s", name, err, why)
-}
-
-// eventually polls a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
-}
-
-// longTTL is longer than an election on a busy machine.
-const longTTL = 30 * time.Second
-
-// TestLocksSurviveTheLossOfTheLeader: a cluster whose leader is killed or paused keeps locks, tokens
-// and places in the queue, and grants no lock twice.
+// TestLocksSurviveTheLossOfTheLeader: a cluster whose leader is killed or paused keeps its locks.
 func TestLocksSurviveTheLossOfTheLeader(t *testing.T) {
 	t.Parallel()
-	for how, lose := range map[string]func(*servers.Server) error{
-		"killed": (*servers.Server).Kill,
-		"paused": (*servers.Server).Pause,
-	} {
+	for how, fault := range serverGone {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			cluster := servers.RunEtcdCluster(t, nil)
-			holder, waiter := newClient(t, cluster.URL(), longTTL), newClient(t, cluster.URL(), longTTL)
-			lease := lockAnyhow(t, holder, "kept")
-			next := make(chan *dlock.Lease, 1)
-			go func() { next <- lockAnyhow(t, waiter, "kept") }()
-			observer := newStore(t, cluster.URL())
-			eventually(t, "the waiter has a place", func() bool { return waiters(observer, "kept") == 1 })
-
-			leader, err := cluster.Leader(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := lose(leader); err != nil {
-				t.Fatal(err)
-			}
-			other := newClient(t, cluster.URL(), longTTL)
-			free := lockAnyhow(t, other, "free") // there is a new leader
-			wantHeld(t, other, "kept", "its holder is alive")
-			if err := lease.Context().Err(); err != nil {
-				t.Errorf("the lease was lost with the leader: %v", err)
-			}
-			unlock(t, lease)
-			select {
-			case got := <-next:
-				if got.Token() <= lease.Token() {
-					t.Errorf("token %d after %d", got.Token(), lease.Token())
-				}
-				unlock(t, got)
-			case <-time.After(limit):
-				t.Errorf("the waiter was not woken within %v", limit)
-			}
-			unlock(t, free)
-			if how == "paused" {
-				if err := leader.Resume(); err != nil {
-					t.Error(err)
-				}
-			}
+			keepsLocks(t, cluster.URL(), func() { fault.begin(t, want.Value(cluster.Leader(t.Context()))(t)) })
 		})
 	}
-}
-
-// waiters returns how many waiters a lock has, -1 if that is unknown.
-func waiters(store driver.Store, name string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	info, ok, err := store.(driver.Finder).Find(ctx, name)
-	if !ok || err != nil {
-		return -1
-	}
-	return info.Waiters
 }
 
 // TestNothingIsGrantedWithoutAQuorum: without a quorum nothing is granted, leases end in time, and
@@ -172,31 +55,23 @@ func TestNothingIsGrantedWithoutAQuorum(t *testing.T) {
 	client, other := newClient(t, cluster.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
 	lease := lockAnyhow(t, client, "held")
 	for _, member := range cluster.Members[:2] {
-		if err := member.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, member.Pause())
 	}
 	paused := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if _, err := other.TryLock(ctx, "other"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock without a quorum: %v; want ErrUnreachable", err)
-	}
-	eventually(t, "the TTL has passed", func() bool { return time.Since(paused) > faultTTL })
+	want.Error(t, "TryLock without a quorum", want.Err(other.TryLock(ctx, "other")), dlock.ErrUnreachable)
+	await.Until(t, "the TTL has passed", func() bool { return time.Since(paused) > faultTTL })
 	if lease.Context().Err() == nil { // Err reads the clock
 		t.Errorf("the lease has not ended %v after its last renewal; the TTL is %v", time.Since(paused), faultTTL)
 	}
 	for _, member := range cluster.Members[:2] {
-		if err := member.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, member.Resume())
 	}
 	again := lockAnyhow(t, other, "held")
-	if again.Token() <= lease.Token() {
-		t.Errorf("token %d after %d", again.Token(), lease.Token())
-	}
-	unlock(t, again)
-	unlock(t, lockAnyhow(t, other, "other"))
+	want.Larger(t, again.Token(), lease.Token())
+	want.Unlock(t, again)
+	want.Unlock(t, lockAnyhow(t, other, "other"))
 }
 
 // TestCutOffMemberServesNobody: a leader that the other members do not hear any more serves no
@@ -209,10 +84,7 @@ func TestCutOffMemberServesNobody(t *testing.T) {
 		proxies = append(proxies, p)
 		return p.Addr()
 	})
-	leader, err := cluster.Leader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := want.Value(cluster.Leader(t.Context()))(t)
 	cut, outside := newClient(t, leader.URL(), faultTTL), newClient(t, cluster.URL(), faultTTL)
 	lease := lockAnyhow(t, cut, "cut off")
 	for i, member := range cluster.Members {
@@ -221,53 +93,23 @@ func TestCutOffMemberServesNobody(t *testing.T) {
 			defer proxies[i].Deliver()
 		}
 	}
+	await.Event(t, lease.Context().Done(), "the lease of the client that is cut off ends")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	select {
-	case <-lease.Context().Done():
-	case <-ctx.Done():
-		t.Fatal("the lease of the client that is cut off did not end")
-	}
 	next := lockAnyhow(t, outside, "cut off")
-	if next.Token() <= lease.Token() {
-		t.Errorf("token %d after %d", next.Token(), lease.Token())
-	}
-	if _, err := cut.TryLock(ctx, "anything"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock on the member that is cut off: %v; want ErrUnreachable", err)
-	}
-	unlock(t, next)
+	want.Larger(t, next.Token(), lease.Token())
+	want.Error(t, "TryLock on the member that is cut off", want.Err(cut.TryLock(ctx, "anything")), dlock.ErrUnreachable)
+	want.Unlock(t, next)
 }
 
 // TestLocksSurviveARestart: locks, tokens and waiters survive a crash of the server.
 func TestLocksSurviveARestart(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
-	holder, waiter := newClient(t, server.URL(), longTTL), newClient(t, server.URL(), longTTL)
-	lease := lockAnyhow(t, holder, "kept")
-	next := make(chan *dlock.Lease, 1)
-	go func() { next <- lockAnyhow(t, waiter, "kept") }()
-	observer := newStore(t, server.URL())
-	eventually(t, "the waiter has a place", func() bool { return waiters(observer, "kept") == 1 })
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	wantHeld(t, newClient(t, server.URL(), longTTL), "kept", "it was held when the server crashed")
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the lease was lost: %v", err)
-	}
-	unlock(t, lease)
-	select {
-	case got := <-next:
-		if got.Token() <= lease.Token() {
-			t.Errorf("token %d after %d", got.Token(), lease.Token())
-		}
-		unlock(t, got)
-	case <-time.After(limit):
-		t.Errorf("the waiter was not woken within %v", limit)
-	}
+	keepsLocks(t, server.URL(), func() {
+		want.OK(t, server.Kill())
+		want.OK(t, server.Restart())
+	})
 }
 
 // TestRevokedLeaseIsReplaced: when the lease ends on the server, all its locks are lost
@@ -277,24 +119,23 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
 	holder, waiter := newClient(t, server.URL(), time.Minute), newClient(t, server.URL(), time.Minute)
-	first, second := lockAnyhow(t, holder, "first"), lockAnyhow(t, holder, "second")
+	one, second := lockAnyhow(t, holder, "first"), lockAnyhow(t, holder, "second")
 	foreign := lockAnyhow(t, newClient(t, server.URL(), time.Minute), "waited for")
-	next := make(chan *dlock.Lease, 1)
-	go func() { next <- lockAnyhow(t, waiter, "waited for") }()
+	next := lockLater(t, waiter, "waited for")
 	observer := newStore(t, server.URL())
-	eventually(t, "the waiter has a place", func() bool { return waiters(observer, "waited for") == 1 })
+	await.Until(t, "the waiter has a place", func() bool { return waiters(observer, "waited for") == 1 })
 
-	revokeLeaseOf(t, raw, "first/")
+	revokeLeaseOf(t, raw, first(t, raw, "first"))
 	free, err := newClient(t, server.URL(), time.Minute).TryLock(t.Context(), "first")
-	if err != nil || free.Token() <= first.Token() {
-		t.Fatalf("TryLock of a lock whose lease was revoked: %v, %v; want a token larger than %d", free, err, first.Token())
+	if err != nil || free.Token() <= one.Token() {
+		t.Fatalf("TryLock of a lock whose lease was revoked: %v, %v; want a token larger than %d", free, err, one.Token())
 	}
-	unlock(t, free)
+	want.Unlock(t, free)
 	// No watch reports the revocation to the holder's store, and its next renewal is 20 seconds away.
 	// It notices when it makes other attempts on the same etcd lease.
 	wantHeld(t, holder, "waited for", "another client has it")
-	unlock(t, lockAnyhow(t, holder, "third"))
-	for _, lease := range []*dlock.Lease{first, second} {
+	want.Unlock(t, lockAnyhow(t, holder, "third"))
+	for _, lease := range []*dlock.Lease{one, second} {
 		select {
 		case <-lease.Context().Done():
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, dlock.ErrLost) {
@@ -304,86 +145,95 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 			t.Errorf("the lease of %q did not end", lease.Name())
 		}
 	}
-	revokeLastOf(t, raw, "waited for/")
-	eventually(t, "the waiter has a new place", func() bool { return waiters(observer, "waited for") == 1 })
-	unlock(t, foreign)
-	select {
-	case lease := <-next:
-		unlock(t, lease)
-	case <-time.After(limit):
-		t.Error("the waiter whose lease was revoked never got the lock")
-	}
+	revokeLeaseOf(t, raw, last(t, raw, "waited for"))
+	await.Until(t, "the waiter has a new place", func() bool { return waiters(observer, "waited for") == 1 })
+	want.Unlock(t, foreign)
+	want.Unlock(t, want.Served(t, next, foreign.Token()))
 }
 
 // TestDeletedPlaceIsNotFirst: a waiter whose key is deleted during its attempt is not granted the
 // lock because all keys ahead of it are deleted.
 func TestDeletedPlaceIsNotFirst(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Etcd)
-	raw := rawClient(t, server.URL())
-	p := proxy.Run(t, server.Addr())
-	store, other := newStore(t, "etcd://"+p.Addr()), newStore(t, server.URL())
-	before, err := other.Acquire(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newLateRig(t)
+	before := want.Acquire(t, r.other, request("x"))
 	req := request("x")
 	req.Queue = true
-	woken := make(chan struct{}, 1)
-	stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	woken := want.Watch(t, r.store, req)
 	start := time.Now()
-	for range 2 {
-		if _, err := store.Acquire(t.Context(), req); err == nil {
-			t.Fatal("granted twice")
-		}
+	want.Held(t, r.store, req, "another has it")
+	want.Held(t, r.store, req, "another has it")
+	place := last(t, r.raw, "x")
+	if uint64(place.CreateRevision) == tokenstep.Number(before.Token) {
+		t.Fatal("the waiter has no place")
 	}
-	place, err := raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
-	if err != nil || len(place.Kvs) != 1 || uint64(place.Kvs[0].CreateRevision) == tokenstep.Number(before.Token) {
-		t.Fatalf("%v, %v", place, err)
-	}
-	eventually(t, "the lease has to be renewed before it is relied on", func() bool { return time.Since(start) > 1100*time.Millisecond })
-	p.Hold(proxy.Requests)
-	type result struct {
-		grant driver.Grant
-		err   error
-	}
-	got := make(chan result, 1)
-	go func() {
-		grant, err := store.Acquire(t.Context(), req)
-		got <- result{grant, err}
-	}()
-	if !p.Held(proxy.Requests, limit) {
+	await.Until(t, "the lease has to be renewed before it is relied on", func() bool { return time.Since(start) > 1100*time.Millisecond })
+	r.proxy.Hold(proxy.Requests)
+	got := want.Later(func() error { return want.Err(r.store.Acquire(t.Context(), req)) })
+	if !r.proxy.Held(proxy.Requests, limit) {
 		t.Fatal("the waiter does not ask")
 	}
-	if _, err := raw.Delete(t.Context(), string(place.Kvs[0].Key)); err != nil {
-		t.Fatal(err)
+	remove(t, r.raw, string(place.Key))
+	want.Release(t, r.other, before)
+	next := want.Acquire(t, r.other, request("x"))
+	happens(t, woken) // the watch has reported the deletions
+	r.proxy.Deliver()
+	if err := <-got; err == nil {
+		t.Errorf("granted while another owner has the lock with token %d", next.Token)
 	}
-	if err := other.Release(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	next, err := other.Acquire(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-woken // the watch has reported the deletions
-	p.Deliver()
-	if r := <-got; r.err == nil {
-		t.Errorf("token %d was granted while another owner has the lock with token %d", r.grant.Token, next.Token)
-	}
-	eventually(t, "the waiter has another place, behind the next holder", func() bool {
-		if _, err := store.Acquire(t.Context(), req); err == nil {
-			t.Fatal("granted twice")
-		}
-		place, err = raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
-		return err == nil && len(place.Kvs) == 1 && uint64(place.Kvs[0].CreateRevision) > tokenstep.Number(next.Token)
+	await.Until(t, "the waiter has another place, behind the next holder", func() bool {
+		want.Held(t, r.store, req, "another has it")
+		return uint64(last(t, r.raw, "x").CreateRevision) > tokenstep.Number(next.Token)
 	})
+}
+
+// TestStoppedLeaderGoesOn: a leader that was stopped for longer than a TTL goes on, and may revoke
+// etcd leases that the next leader has renewed: it checks that it still leads, but not after a
+// stop. A lock that ends so has a next holder with a larger token, and its lease ends at its next
+// renewal.
+func TestStoppedLeaderGoesOn(t *testing.T) {
+	t.Parallel()
+	const ttl = 8 * time.Second // elections may take two rounds
+	cluster := servers.RunEtcdCluster(t, nil)
+	other := newClient(t, cluster.URL(), ttl)
+	var leases []*dlock.Lease
+	for i := range 20 { // each has an etcd lease of its own
+		leases = append(leases, lockAnyhow(t, newClient(t, cluster.URL(), ttl), fmt.Sprint(i)))
+	}
+	leader := want.Value(cluster.Leader(t.Context()))(t)
+	want.OK(t, leader.Pause())
+	<-time.After(2 * ttl)
+	leases = slices.DeleteFunc(leases, func(lease *dlock.Lease) bool { return lease.Context().Err() != nil })
+	if len(leases) == 0 {
+		t.Fatal("no lease is alive, although another member leads")
+	}
+	wantHeld(t, other, leases[0].Name(), "its holder is alive, and another member leads")
+	want.OK(t, leader.Resume())
+	<-time.After(time.Second)
+	revoked := 0
+	for _, lease := range leases {
+		next, err := other.TryLock(t.Context(), lease.Name())
+		for errors.Is(err, dlock.ErrUnreachable) {
+			next, err = other.TryLock(t.Context(), lease.Name())
+		}
+		if errors.Is(err, dlock.ErrHeld) {
+			// A slow leader may revoke it only now.
+			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, dlock.ErrNotHeld) && !errors.Is(err, dlock.ErrLost) {
+				t.Errorf("Unlock(%q): %v", lease.Name(), err)
+			}
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		revoked++
+		want.Larger(t, next.Token(), lease.Token())
+		select {
+		case <-lease.Context().Done():
+		case <-time.After(ttl):
+			t.Errorf("%v after the next grant the lease is not lost", ttl)
+		}
+		want.Error(t, "Unlock", lease.Unlock(t.Context()), dlock.ErrLost)
+		want.Unlock(t, next)
+	}
+	t.Logf("the leader has revoked %d of %d leases that were alive", revoked, len(leases))
 }

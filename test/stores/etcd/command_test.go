@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/test/harness/command"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // TestCommandLine runs the command line on etcd.
@@ -25,7 +26,7 @@ func TestCommandLine(t *testing.T) {
 	if out := command.Run(t, url, "ls", "--json"); out.Status != 0 || !strings.Contains(out.Stdout, `"name":"job"`) {
 		t.Errorf("ls --json: %+v", out)
 	}
-	unlock(t, lease)
+	want.Unlock(t, lease)
 	if out := command.Run(t, url, "doctor", "--json"); out.Status != 0 || !strings.Contains(out.Stdout, `"fencing":"strong"`) {
 		t.Errorf("doctor: %+v", out)
 	}
@@ -50,14 +51,9 @@ func TestCommandKeepsTheLimitInAnOutage(t *testing.T) {
 	holder := command.Hold(t, server.URL(), "job")
 	defer holder.End()
 	waiter := command.New(t, server.URL(), "exec", "-v", "-w", "4", "job", "--", "true")
-	stderr, err := waiter.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := want.Value(waiter.StderrPipe())(t)
 	begun := time.Now()
-	if err := waiter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, waiter.Start())
 	if _, err := stderr.Read(make([]byte, 100)); err != nil { // it has connected
 		t.Fatal(err)
 	}

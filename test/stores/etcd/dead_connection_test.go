@@ -3,36 +3,19 @@ package etcd
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/etcdlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 )
-
-// storeOver returns a store over a client without keep-alive, which change may modify first. gRPC never
-// notices that its connection is dead.
-func storeOver(t testing.TB, addr string, change func(*clientv3.Client)) *etcdlock.Store {
-	t.Helper()
-	client := rawClient(t, "etcd://"+addr)
-	if change != nil {
-		change(client)
-	}
-	store, err := etcdlock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, store)
-	return store
-}
 
 // TestSilentConnectionIsReplaced: each call of a store whose connection stopped answering is
 // answered over a new connection, although the client has no keep-alive.
@@ -41,14 +24,12 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	server := servers.Run(t, servers.Etcd)
 	for what, call := range map[string]func(ctx context.Context, store driver.Store, held driver.Grant) error{
 		"acquire": func(ctx context.Context, store driver.Store, _ driver.Grant) error {
-			_, err := store.Acquire(ctx, request("acquired"))
-			return err
+			return want.Err(store.Acquire(ctx, request("acquired")))
 		},
 		"acquire with a new lease": func(ctx context.Context, store driver.Store, _ driver.Grant) error {
 			req := request("long")
 			req.TTL = time.Hour
-			_, err := store.Acquire(ctx, req)
-			return err
+			return want.Err(store.Acquire(ctx, req))
 		},
 		"renew": func(ctx context.Context, store driver.Store, held driver.Grant) error {
 			return errors.Join(store.Renew(ctx, []driver.Grant{held})...)
@@ -61,10 +42,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			t.Parallel()
 			p := proxy.Run(t, server.Addr())
 			store := storeOver(t, p.Addr(), nil)
-			held, err := store.Acquire(t.Context(), request("held before "+what))
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := want.Acquire(t, store, request("held before "+what))
 			p.Blackhole()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
@@ -86,27 +64,14 @@ func TestWaiterSurvivesASilentConnection(t *testing.T) {
 	server := servers.Run(t, servers.Etcd)
 	p := proxy.Run(t, server.Addr())
 	holder := newStore(t, server.URL())
-	held, err := holder.Acquire(t.Context(), request("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := want.Acquire(t, holder, request("x"))
 	waiter := dlock.New(storeOver(t, p.Addr(), nil), &dlock.Options{TTL: silentTTL})
 	t.Cleanup(func() { _ = waiter.Close() }) // its connection is dead
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	got := make(chan error, 1)
-	go func() {
-		_, err := waiter.Lock(ctx, "x")
-		got <- err
-	}()
-	eventually(t, "the waiter has a place", func() bool { return waiters(holder, "x") == 1 })
+	got := want.Locked(t, waiter, "x")
+	await.Until(t, "the waiter has a place", func() bool { return waiters(holder, "x") == 1 })
 	p.Blackhole()
-	if err := holder.Release(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil {
-		t.Errorf("Lock over a silent connection: %v", err)
-	}
+	want.Release(t, holder, held)
+	want.Served(t, got, held.Token)
 }
 
 // TestWatchMovesWithTheConnection: when a silent connection was replaced, watches report
@@ -114,22 +79,12 @@ func TestWaiterSurvivesASilentConnection(t *testing.T) {
 func TestWatchMovesWithTheConnection(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
-	held := r.acquire(r.other, request("x"))
-	woken := make(chan struct{}, 1)
-	stop, err := r.store.(driver.Watcher).Watch(t.Context(), request("x"), func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	held := want.Acquire(t, r.other, request("x"))
+	woken := want.Watch(t, r.store, request("x"))
 	r.proxy.Blackhole()
-	r.acquire(r.store, request("y")) // replaces the connection
-	happens(t, woken)                // because a deletion may have been missed
-	r.release(r.other, held)
+	want.Acquire(t, r.store, request("y")) // replaces the connection
+	happens(t, woken)                      // because a deletion may have been missed
+	want.Release(t, r.other, held)
 	happens(t, woken)
 }
 
@@ -138,13 +93,7 @@ func TestWatchMovesWithTheConnection(t *testing.T) {
 func TestSilentClusterIsDialledAgain(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RunEtcdCluster(t, nil)
-	var proxies []*proxy.Proxy
-	var addrs []string
-	for _, member := range cluster.Members {
-		p := proxy.Run(t, member.Addr())
-		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
-	}
-	store := storeOver(t, strings.Join(addrs, ","), nil)
+	proxies, store := behindProxies(t, cluster.Members...)
 	acquire := func(name string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -166,23 +115,20 @@ func TestSilentClusterIsDialledAgain(t *testing.T) {
 		return n
 	}
 	acquire("before")
-	eventually(t, "the client is connected to all members", func() bool { return !slices.Contains(connected(), 0) })
 	before := connected()
 	for _, p := range proxies {
 		p.Blackhole()
 	}
 	acquire("silent")
-	dialled := -1
+	killed := 0
 	for i, n := range connected() {
-		if n > before[i] {
-			dialled = i
+		if n > before[i] { // it was dialled
+			killed++
+			want.OK(t, cluster.Members[i].Kill())
 		}
 	}
-	if dialled < 0 {
-		t.Fatal("no member was dialled")
-	}
-	if err := cluster.Members[dialled].Kill(); err != nil {
-		t.Fatal(err)
+	if killed != 1 {
+		t.Fatalf("%d members were dialled; want 1", killed)
 	}
 	acquire("killed")
 }
@@ -198,15 +144,12 @@ func TestNamespaceIsKept(t *testing.T) {
 		client.KV = namespace.NewKV(client.KV, "space/")
 		client.Watcher = namespace.NewWatcher(client.Watcher, "space/")
 	})
-	if _, err := store.Acquire(t.Context(), request("before")); err != nil {
-		t.Fatal(err)
-	}
+	want.Acquire(t, store, request("before"))
 	p.Blackhole()
 	t.Cleanup(p.Reset) // so that Close reaches the server
 	ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
 	defer cancel()
-	_, err := store.Acquire(ctx, request("after"))
-	if errors.Is(err, driver.ErrHeld) {
+	if _, err := store.Acquire(ctx, request("after")); errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire of a free lock over a silent connection: %v", err)
 	}
 	keys, err := raw.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -232,46 +175,12 @@ var serverGone = map[string]goneFault{
 // begin makes the server disappear until the end of the test, where Close needs it.
 func (f goneFault) begin(t *testing.T, server *servers.Server) {
 	t.Helper()
-	if err := f.lose(server); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, f.lose(server))
 	t.Cleanup(func() {
 		if err := f.bringBack(server); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// TestWaiterGivesUpWhenTheServerIsGone: Lock returns ErrUnreachable when the server has been
-// gone for a TTL.
-func TestWaiterGivesUpWhenTheServerIsGone(t *testing.T) {
-	t.Parallel()
-	for how, fault := range serverGone {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			server := servers.Run(t, servers.Etcd)
-			observer := newStore(t, server.URL())
-			if _, err := observer.Acquire(t.Context(), request("x")); err != nil {
-				t.Fatal(err)
-			}
-			client := newClient(t, server.URL(), faultTTL)
-			gaveUp := make(chan error, 1)
-			go func() {
-				_, err := client.Lock(t.Context(), "x")
-				gaveUp <- err
-			}()
-			eventually(t, "the waiter has a place", func() bool { return waiters(observer, "x") == 1 })
-			fault.begin(t, server)
-			select {
-			case err := <-gaveUp:
-				if !errors.Is(err, dlock.ErrUnreachable) {
-					t.Errorf("Lock: %v; want ErrUnreachable", err)
-				}
-			case <-time.After(limit):
-				t.Errorf("Lock still waits after %v; the TTL is %v", limit, faultTTL)
-			}
-		})
-	}
 }
 
 // TestCallsWithoutADeadlineEnd: while no member answers, a call whose context never ends returns
@@ -289,20 +198,14 @@ func TestCallsWithoutADeadlineEnd(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			store := storeOver(t, strings.TrimPrefix(c.url, "etcd://"), nil)
-			held, err := store.Acquire(t.Context(), request("held"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := want.Acquire(t, store, request("held"))
 			for _, member := range c.paused {
 				serverGone["paused"].begin(t, member)
 			}
-			type result struct {
-				what string
-				err  error
-			}
-			calls := map[string]func() error{
-				"Acquire": func() error { _, err := store.Acquire(t.Context(), request("x")); return err },
-				"Renew":   func() error { return errors.Join(store.Renew(t.Context(), []driver.Grant{held})...) },
+			ended := make(map[string]chan error)
+			for what, call := range map[string]func() error{
+				"Acquire": func() error { return want.Err(store.Acquire(t.Context(), request("x"))) },
+				"Renew":   func() error { return want.RenewError(t, store, held) },
 				"Break":   func() error { return store.Break(t.Context(), "held", held.Token) },
 				"Find":    func() error { _, _, err := store.Find(t.Context(), "held"); return err },
 				"List": func() error {
@@ -311,61 +214,47 @@ func TestCallsWithoutADeadlineEnd(t *testing.T) {
 					}
 					return nil
 				},
-				"Diagnose": func() error { _, err := store.Diagnose(t.Context()); return err },
-				"Watch":    func() error { _, err := store.Watch(t.Context(), request("y"), func() {}); return err },
+				"Diagnose": func() error { return want.Err(store.Diagnose(t.Context())) },
+				"Watch":    func() error { return want.Err(store.Watch(t.Context(), request("y"), func() {})) },
+			} {
+				end := make(chan error, 1)
+				ended[what] = end
+				go func() { end <- call() }()
 			}
-			results := make(chan result, len(calls))
-			for what, call := range calls {
-				go func() { results <- result{what, call()} }()
-			}
-			for deadline := time.After(limit); len(calls) > 0; {
-				select {
-				case r := <-results:
-					delete(calls, r.what)
-					// The member that is left opens a watch until it misses the leader.
-					opened := where == "no quorum" && r.what == "Watch" && r.err == nil
-					if !opened && (!errors.Is(r.err, driver.ErrUnreachable) || errors.Is(r.err, context.Canceled)) {
-						t.Errorf("%s: %v; want ErrUnreachable, and no cancellation", r.what, r.err)
-					}
-				case <-deadline:
-					t.Fatalf("%q have not ended within %v", slices.Sorted(maps.Keys(calls)), limit)
+			for what, end := range ended {
+				err := await.Event(t, end, what+" ends")
+				// The member that is left opens a watch until it misses the leader.
+				opened := where == "no quorum" && what == "Watch" && err == nil
+				if !opened && (!errors.Is(err, driver.ErrUnreachable) || errors.Is(err, context.Canceled)) {
+					t.Errorf("%s: %v; want ErrUnreachable, and no cancellation", what, err)
 				}
 			}
 		})
 	}
 }
 
-// TestGoneServerIsNotAnsweredForFromMemory: an attempt of a waiter whose server is gone
-// fails within its context, and never with what the store remembers of the holder.
+// TestGoneServerIsNotAnsweredForFromMemory: an attempt of a waiter whose server is gone fails within
+// its context, and never with what the store remembers of the holder. Lock returns ErrUnreachable when
+// the server has been gone for a TTL.
 func TestGoneServerIsNotAnsweredForFromMemory(t *testing.T) {
 	t.Parallel()
 	for how, fault := range serverGone {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Run(t, servers.Etcd)
-			store := newStore(t, server.URL())
-			if _, err := newStore(t, server.URL()).Acquire(t.Context(), request("x")); err != nil {
-				t.Fatal(err)
-			}
-			watch := func(req driver.Request) {
-				t.Helper()
-				stop, err := store.(driver.Watcher).Watch(t.Context(), req, func() {})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(stop)
-			}
-			watch(request("x"))
-			req := request("x")
-			req.Queue = true
-			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-				t.Fatalf("Acquire of a held lock: %v", err)
-			}
+			observer, store := newStore(t, server.URL()), newStore(t, server.URL())
+			want.Acquire(t, observer, request("x"))
+			want.Watch(t, store, request("x"))
+			req := queued(request("x"))
+			want.Held(t, store, req, "another has it")
 			asked := time.Now()
-			watch(req)
+			want.Watch(t, store, req)
+			client, gaveUp := newClient(t, server.URL(), faultTTL), make(chan error, 1)
+			go func() { gaveUp <- want.Err(client.Lock(t.Context(), "x")) }()
+			await.Until(t, "both have places", func() bool { return waiters(observer, "x") == 2 })
 			fault.begin(t, server)
 			// What the server said a moment ago may be repeated.
-			eventually(t, "the last answer is old", func() bool { return time.Since(asked) > 1500*time.Millisecond })
+			await.Until(t, "the last answer is old", func() bool { return time.Since(asked) > 1500*time.Millisecond })
 			for range 3 {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, driver.ErrUnreachable)
 				_, err := store.Acquire(ctx, req)
@@ -374,6 +263,36 @@ func TestGoneServerIsNotAnsweredForFromMemory(t *testing.T) {
 					t.Errorf("an attempt of a waiter: %v; want ErrUnreachable", err)
 				}
 			}
+			want.Error(t, "Lock", await.Event(t, gaveUp, "Lock gives up"), dlock.ErrUnreachable)
 		})
 	}
+}
+
+// TestWatchReopensSoon: a watch that ends because the server compacted the revisions that it missed
+// is opened again soon, also after many such ends, and wakes its waiters.
+func TestWatchReopensSoon(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *lateRig) {
+		woken := want.Watch(t, newStore(t, "etcd://"+r.proxy.Addr()), request("x"))
+		fastest := limit
+		// Without a reset the pause would reach its maximum after six ends: more than three quarters of
+		// a second.
+		for i := range 12 {
+			r.proxy.Hold()
+			r.proxy.Reset()
+			for range 2 {
+				reply := want.Value(r.raw.Put(t.Context(), "other", ""))(t)
+				want.OK(t, want.Err(r.raw.Compact(t.Context(), reply.Header.Revision)))
+			}
+			start := time.Now()
+			r.proxy.Deliver()
+			happens(t, woken)
+			if i >= 7 {
+				fastest = min(fastest, time.Since(start))
+			}
+		}
+		if fastest >= 700*time.Millisecond {
+			t.Errorf("the watch was open again after %v at best", fastest)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 func hasProblem(findings []driver.Finding, check string) bool {
@@ -25,10 +26,7 @@ func TestDiagnose(t *testing.T) {
 		"One member": servers.Run(t, servers.Etcd).URL(),
 		"3 members":  servers.RunEtcdCluster(t, nil).URL(),
 	} {
-		findings, err := newStore(t, url).(driver.Diagnoser).Diagnose(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		findings := want.Value(newStore(t, url).Diagnose(t.Context()))(t)
 		text := fmt.Sprintf("%+v", findings)
 		for _, want := range []string{"etcd 3.", size, "No alarms", "does not leave this machine"} {
 			if !strings.Contains(text, want) {
@@ -63,10 +61,7 @@ func TestMissingCompactionIsDiagnosed(t *testing.T) {
 	}
 	writers.Wait()
 	compaction := func() driver.Finding {
-		findings, err := newStore(t, server.URL()).(driver.Diagnoser).Diagnose(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		findings := want.Value(newStore(t, server.URL()).Diagnose(t.Context()))(t)
 		for _, f := range findings {
 			if f.Check == "compaction" {
 				return f
@@ -78,9 +73,7 @@ func TestMissingCompactionIsDiagnosed(t *testing.T) {
 	if f := compaction(); f.Level != driver.LevelWarning {
 		t.Errorf("Diagnose before a compaction: %+v; want a warning", f)
 	}
-	if _, err := raw.Compact(t.Context(), revisions/2); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, want.Err(raw.Compact(t.Context(), revisions/2)))
 	if f := compaction(); f.Level != driver.LevelOK {
 		t.Errorf("Diagnose after a compaction: %+v; want no warning", f)
 	}

@@ -4,19 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/etcdlock"
 	"github.com/dlock-go/dlock/internal/tokenstep"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
@@ -35,84 +37,9 @@ type contender interface {
 // current server and etcdctl and with old ones.
 func TestInterop(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
-		t.Run(kind.Name, func(t *testing.T) {
-			t.Parallel()
-			interoperateOn(t, servers.Run(t, kind))
-		})
-	}
-}
-
-func interoperateOn(t *testing.T, server *servers.Server) {
-	t.Helper()
-	for kind, start := range map[string]func(t testing.TB, key string) contender{
-		"concurrency.Mutex": func(t testing.TB, key string) contender { return newMutex(t, server, key) },
-		"etcdctl lock":      func(_ testing.TB, key string) contender { return &etcdctl{server: server, key: key} },
-	} {
-		for how, opts := range map[string][]dlock.Option{"unfair": nil, "fair": {dlock.WithFair()}} {
-			t.Run(kind+" "+how, func(t *testing.T) {
-				t.Parallel()
-				name := strings.ReplaceAll(kind+"-"+how, " ", "-")
-				client := newClient(t, server.URL()+"/shop", time.Minute)
-				other := start(t, "shop/"+name)
-				interoperate(t, client, name, other, opts)
-			})
-		}
-	}
-}
-
-func interoperate(t *testing.T, client *dlock.Client, name string, other contender, opts []dlock.Option) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	other.lock(t)
-	_, err := client.TryLock(ctx, name, opts...)
-	held, ok := errors.AsType[*dlock.HeldError](err)
-	if !ok || held.Token == 0 {
-		t.Fatalf("TryLock while the other program holds the lock: %v", err)
-	}
-	got := make(chan *dlock.Lease, 1)
-	go func() {
-		lease, err := client.Lock(ctx, name, opts...)
-		if err != nil {
-			t.Errorf("Lock: %v", err)
-		}
-		got <- lease
-	}()
-	eventually(t, "dlock waits", func() bool { return waitersOf(client, name) == 1 })
-	other.unlock(t)
-	released := time.Now()
-	lease := <-got
-	if lease == nil {
-		t.FailNow()
-	}
-	if took := time.Since(released); took > wakeLimit {
-		t.Errorf("dlock had the lock %v after the other program released it", took)
-	}
-	if lease.Token() <= held.Token {
-		t.Errorf("token %d after the other's %d", lease.Token(), held.Token)
-	}
-
-	served := make(chan struct{})
-	go func() { defer close(served); other.lock(t) }()
-	eventually(t, "the other program waits", func() bool { return waitersOf(client, name) == 1 })
-	select {
-	case <-served:
-		t.Fatal("the other program got a lock that dlock holds")
-	case <-time.After(200 * time.Millisecond):
-	}
-	unlock(t, lease)
-	happens(t, served) // without being woken the other program would wait for ever
-	if _, err := client.TryLock(ctx, name, opts...); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("TryLock while the other program holds the lock again: %v", err)
-	}
-	other.unlock(t)
-	eventually(t, "the lock is free", func() bool {
-		lease, err := client.TryLock(ctx, name, opts...)
-		if err == nil {
-			unlock(t, lease)
-		}
-		return err == nil
+	interoperate(t, map[string]func(*interopRig){
+		"unfair": func(r *interopRig) { r.locks(false) },
+		"fair":   func(r *interopRig) { r.locks(false, dlock.WithFair()) },
 	})
 }
 
@@ -131,10 +58,7 @@ type mutex struct{ *concurrency.Mutex }
 
 func newMutex(t testing.TB, server *servers.Server, key string) contender {
 	t.Helper()
-	session, err := concurrency.NewSession(rawClient(t, server.URL()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := want.Value(concurrency.NewSession(rawClient(t, server.URL())))(t)
 	t.Cleanup(func() { _ = session.Close() }) // the server may be gone
 	return mutex{concurrency.NewMutex(session, key)}
 }
@@ -204,28 +128,18 @@ func TestRevisionOfEtcdctlIsNoToken(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("etcdctl: %v (run `make servers` as root)", err)
 	}
-	eventually(t, "etcdctl waits", func() bool { return waitersOf(client, "orders") == 1 })
-	third := make(chan *dlock.Lease, 1)
-	go func() {
-		lease, err := client.Lock(t.Context(), "orders", dlock.WithFair())
-		if err != nil {
-			t.Errorf("Lock: %v", err)
-		}
-		third <- lease
-	}()
-	eventually(t, "dlock waits behind etcdctl", func() bool { return waitersOf(client, "orders") == 2 })
-	unlock(t, first)
+	await.Until(t, "etcdctl waits", func() bool { return waitersOf(client, "orders") == 1 })
+	third := lockLater(t, client, "orders", dlock.WithFair())
+	await.Until(t, "dlock waits behind etcdctl", func() bool { return waitersOf(client, "orders") == 2 })
+	want.Unlock(t, first)
 
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("etcdctl: %v", err)
 	}
 	revision, created := numberAfter(t, output.String(), "revision "), numberAfter(t, output.String(), `"CreateRevision" : `)
-	lease := <-third
-	if lease == nil {
-		t.FailNow()
-	}
+	lease := await.Event(t, third, "the turn of dlock")
 	next := int64(tokenstep.Number(lease.Token()))
-	unlock(t, lease)
+	want.Unlock(t, lease)
 	if !(created < next && next < revision) {
 		t.Errorf("etcdctl's key was created by %d, its revision is %d, and the next token is made of %d: docs/interop.md says otherwise", created, revision, next)
 	}
@@ -247,73 +161,60 @@ func numberAfter(t testing.TB, text, label string) int64 {
 func TestOtherClientsDoNotStarveDlock(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	const others = 3
-	for range others {
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop.Store(true)
+	for range 3 {
 		m := newMutex(t, server, "busy")
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for {
+		others.Go(func() {
+			for !stop.Load() {
 				m.lock(t)
 				<-time.After(5 * time.Millisecond)
 				m.unlock(t)
-				select {
-				case <-stop:
-					return
-				default:
-				}
 			}
-		}()
+		})
 	}
 	client := newClient(t, server.URL(), longTTL)
 	for range 3 {
-		lease, err := client.Lock(ctx, "busy")
-		if err != nil {
-			t.Errorf("Lock: %v", err)
-			break
-		}
-		unlock(t, lease)
-	}
-	close(stop)
-	for range others {
-		<-done
+		want.Unlock(t, want.Served(t, want.Locked(t, client, "busy"), 0))
 	}
 }
 
-// TestKeyLayout: the key of a lock is that of etcd's own package. In a name '/' and '%' are escaped.
+// TestKeyLayout: the key of a lock is that of etcd's own package. In a name '/' and '%' are escaped. The
+// keys of shared holders and of permits are in the queue of the name, and a downgraded lock keeps its key.
 func TestKeyLayout(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
-	store, err := etcdlock.New(raw, &etcdlock.Options{Prefix: "p/"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	client := dlock.New(store, nil)
-	defer client.Close()
-	for name, key := range map[string]string{"orders": "p/orders/", "a/b": "p/a%2Fb/", "100%": "p/100%25/", "a b": "p/a b/"} {
-		lease, err := client.Lock(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
+	client := newClient(t, server.URL()+"/p", longTTL)
+	for name, c := range map[string]struct {
+		key       string // up to the ID of the lease
+		opts      []dlock.Option
+		downgrade bool
+	}{
+		"orders": {key: "p/orders/"},
+		"a/b":    {key: "p/a%2Fb/"},
+		"100%":   {key: "p/100%25/"},
+		"a b":    {key: "p/a b/"},
+		"shared": {key: "p/shared/~shared-", opts: []dlock.Option{dlock.WithShared()}},
+		"gpu/0":  {key: "p/gpu%2F0/~limit4-", opts: []dlock.Option{dlock.WithLimit(4)}},
+		"config": {key: "p/config/", downgrade: true},
+	} {
+		lease := want.Value(client.Lock(t.Context(), name, c.opts...))(t)
+		if c.downgrade {
+			want.OK(t, lease.Downgrade(t.Context()))
 		}
-		reply, err := raw.Get(t.Context(), key, clientv3.WithPrefix())
-		if err != nil || len(reply.Kvs) != 1 {
-			t.Fatalf("keys that begin with %q: %v, %v", key, reply, err)
-		}
-		kv := reply.Kvs[0]
-		if got, want := string(kv.Key), key+hex(kv.Lease); got != want || kv.Lease == 0 {
+		kv := only(t, raw, c.key[:strings.LastIndex(c.key, "/")], clientv3.WithPrefix())
+		if got, want := string(kv.Key), c.key+hex(kv.Lease); got != want || kv.Lease == 0 {
 			t.Errorf("the key of %q is %q; want %q", name, got, want)
 		}
 		if uint64(kv.CreateRevision) != tokenstep.Number(lease.Token()) {
 			t.Errorf("token %d; want one of the revision %d that created the key", lease.Token(), kv.CreateRevision)
 		}
-		if !strings.Contains(string(kv.Value), `"pid"`) {
-			t.Errorf("the holder is written as %q", kv.Value)
+		if value := string(kv.Value); !strings.Contains(value, `"pid"`) || strings.HasPrefix(value, `{"dlock":"shared",`) != c.downgrade {
+			t.Errorf("the holder of %q is written as %s", name, value)
 		}
-		unlock(t, lease)
+		want.Unlock(t, lease)
 	}
 }

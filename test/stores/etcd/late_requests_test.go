@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -34,8 +37,8 @@ func TestOvertakenAttemptIsUndone(t *testing.T) {
 			change(&req)
 			var blocker driver.Grant
 			if req.Queue {
-				blocker = r.acquire(r.other, request("late"))
-				r.watch(req)
+				blocker = want.Acquire(t, r.other, request("late"))
+				want.Watch(t, r.store, req)
 			}
 			silent := r.silenceAt("late/")
 			grant, err := r.store.Acquire(t.Context(), req)
@@ -43,48 +46,82 @@ func TestOvertakenAttemptIsUndone(t *testing.T) {
 				t.Fatalf("Acquire: %v", err)
 			}
 			happens(t, silent)
-			there, err := r.raw.Get(t.Context(), "late/", clientv3.WithLastCreate()...)
-			if err != nil || len(there.Kvs) != 1 {
-				t.Fatalf("%v, %v", there, err)
-			}
-			err = r.store.Release(t.Context(), driver.Grant{Name: "late", Owner: req.Owner, Token: grant.Token})
-			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-				t.Fatal(err)
+			key := last(t, r.raw, "late")
+			if !r.tryRelease(driver.Grant{Name: "late", Owner: req.Owner, Token: grant.Token}) {
+				t.Fatal("not released")
 			}
 			if req.Queue {
-				r.release(r.other, blocker)
+				want.Release(t, r.other, blocker)
 			}
-			// The test writes the key itself, as if the silenced connection delivered the attempt late.
-			kv := there.Kvs[0]
-			if _, err := r.raw.Put(t.Context(), string(kv.Key), "", clientv3.WithLease(clientv3.LeaseID(kv.Lease))); err != nil {
-				t.Fatal(err)
-			}
-			r.stillHeld(r.store, r.kept, "when an attempt was carried out late")
-			r.acquire(r.other, request("late"))
+			rewrite(t, r.raw, key)
+			want.Renew(t, r.store, "when an attempt was carried out late", r.kept)
+			want.Acquire(t, r.other, request("late"))
 		})
 	}
 }
 
-// TestOvertakenReleaseDeletesNoLaterLock: a release that is carried out after it was repeated
-// over another connection deletes no later lock of the same store.
-func TestOvertakenReleaseDeletesNoLaterLock(t *testing.T) {
-	t.Parallel()
-	onBoth(t, overtakeRelease)
+// tryRelease reports whether an owner has nothing any more after its Release.
+func (r *lateRig) tryRelease(grant driver.Grant) bool {
+	err := r.store.Release(r.t.Context(), grant)
+	return err == nil || errors.Is(err, driver.ErrNotHeld)
 }
 
-func overtakeRelease(t *testing.T, r *lateRig) {
-	t.Helper()
-	first := r.acquire(r.store, request("x"))
-	key := r.keyOf("x")
-	silent := r.silenceAt(key)
-	r.release(r.store, first)
-	happens(t, silent)
-	second := r.acquire(r.store, request("x"))
-	// The test deletes the key itself, as if the silenced connection delivered the request late.
-	if _, err := r.raw.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
+// TestLateAttemptIsUndone: an attempt that was not answered and is carried out after its owner
+// gave up is undone, also if the lease goes on for other locks. The lease ends with the last of them.
+func TestLateAttemptIsUndone(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	lost := r.proxy.LoseReply(contains("late/"), true)
+	late := request("late")
+	want.Unknown(t, "Acquire without an answer", want.Err(r.store.Acquire(t.Context(), late)))
+	happens(t, lost)
+	await.Until(t, "the attempt is undone", func() bool { return r.tryRelease(driver.Grant{Name: "late", Owner: late.Owner}) })
+	key := first(t, r.raw, "kept")
+	key.Key = []byte("late/" + hex(key.Lease))
+	rewrite(t, r.raw, key)
+	want.Renew(t, r.store, "when an attempt was carried out late", r.kept)
+	want.Release(t, r.store, r.kept, want.Acquire(t, r.store, late))
+	await.Until(t, "the lease of the late attempt ends", func() bool {
+		reply, err := r.raw.TimeToLive(t.Context(), clientv3.LeaseID(key.Lease))
+		return err == nil && reply.TTL == -1
+	})
+}
+
+// TestOvertakenReleaseDeletesNoLaterLock: a release that is carried out after it was repeated, over
+// another connection or by its caller, deletes no later lock of the same store.
+func TestOvertakenReleaseDeletesNoLaterLock(t *testing.T) {
+	t.Parallel()
+	silence := func(r *lateRig, key string) <-chan struct{} { return r.silenceAt(key) }
+	for how, test := range map[string]struct {
+		server func(testing.TB) *servers.Server
+		lose   func(r *lateRig, key string) <-chan struct{}
+	}{
+		"silent":        {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd) }, silence},
+		"silent debian": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.EtcdDebian) }, silence},
+		"reset": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd) }, func(r *lateRig, key string) <-chan struct{} {
+			return r.proxy.LoseReply(contains(key), true)
+		}},
+		"restart": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd, servers.EtcdSynced) }, func(r *lateRig, key string) <-chan struct{} {
+			return r.proxy.OnRequest(contains(key), func(*proxy.Conn) {
+				if err := errors.Join(r.server.Kill(), r.server.Restart()); err != nil {
+					r.t.Error(err)
+				}
+			})
+		}},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			r := lateRigOn(t, test.server(t))
+			grant := want.Acquire(t, r.store, request("x"))
+			key := string(first(t, r.raw, "x").Key)
+			lost := test.lose(r, key)
+			await.Until(t, "the lock is released", func() bool { return r.tryRelease(grant) })
+			happens(t, lost)
+			later := want.Acquire(t, r.store, request("x"))
+			remove(t, r.raw, key)
+			want.Renew(t, r.store, "when a release of the lock before was carried out late", later, r.kept)
+		})
 	}
-	r.stillHeld(r.store, second, "when a release of the lock before it was carried out late")
 }
 
 // TestRepeatedReleaseThatFindsNothingIsUnreachable: the first request of a release is lost, another
@@ -93,21 +130,14 @@ func overtakeRelease(t *testing.T, r *lateRig) {
 func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
-	stale := r.acquire(r.store, request("x"))
-	silent := r.silenceAt(r.keyOf("x"))
-	released := make(chan error, 1)
-	go func() { released <- r.store.Release(t.Context(), stale) }()
+	stale := want.Acquire(t, r.store, request("x"))
+	silent := r.silenceAt(string(first(t, r.raw, "x").Key))
+	released := want.Later(func() error { return r.store.Release(t.Context(), stale) })
 	happens(t, silent)
-	if err := r.other.(driver.Breaker).Break(t.Context(), "x", stale.Token); err != nil {
-		t.Fatal(err)
-	}
-	r.acquire(r.other, request("x"))
-	if err := <-released; !errors.Is(err, driver.ErrUnreachable) {
-		t.Errorf("Release of a lock that was lost meanwhile: %v; want ErrUnreachable", err)
-	}
-	if err := r.store.Release(t.Context(), stale); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("the next Release: %v; want ErrNotHeld", err)
-	}
+	want.Break(t, r.other, stale)
+	want.Acquire(t, r.other, request("x"))
+	want.Error(t, "Release of a lock that was lost meanwhile", <-released, driver.ErrUnreachable)
+	want.Error(t, "the next Release", r.store.Release(t.Context(), stale), driver.ErrNotHeld)
 }
 
 // TestOvertakenExpiryDeletesNoLaterLock: the deletion of an expired lock that is carried out
@@ -116,126 +146,74 @@ func TestOvertakenExpiryDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
 	// A lock expires before its lease if its owner queued with a longer TTL.
-	expires := request("x")
-	expires.Queue, expires.Fair = true, true
-	before := r.acquire(r.other, request("x"))
-	if _, err := r.store.Acquire(t.Context(), expires); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v", err)
-	}
-	r.release(r.other, before)
-	key := r.keyOf("x")
+	expires := queued(request("x"))
+	before := want.Acquire(t, r.other, request("x"))
+	want.Held(t, r.store, expires, "another has it")
+	want.Release(t, r.other, before)
+	key := string(first(t, r.raw, "x").Key)
 	deletion := r.silenceAt(string(append([]byte{0x0a, byte(len(key))}, key...))) // the key is its first field
 	expires.TTL = 2 * time.Second
-	r.acquire(r.store, expires)
+	want.Acquire(t, r.store, expires)
 	happens(t, deletion)
 	var second driver.Grant
-	eventually(t, "a renewal of the lease deletes the key", func() (ok bool) {
-		r.stillHeld(r.store, r.kept, "when another lock expired")
+	await.Until(t, "a renewal of the lease deletes the key", func() bool {
+		want.Renew(t, r.store, "when another lock expired", r.kept)
 		var err error
 		second, err = r.store.Acquire(t.Context(), request("x"))
 		return err == nil
 	})
-	// The test deletes the key itself, as if the silenced connection delivered the request late.
-	if _, err := r.raw.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	r.stillHeld(r.store, second, "when the deletion of an expired lock was carried out late")
-}
-
-// TestReleaseCanBeRepeatedAfterARestart: a release that was under way when the server was killed
-// does not release a later lock, and can be repeated.
-func TestReleaseCanBeRepeatedAfterARestart(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Etcd, servers.EtcdSynced)
-	r := lateRigOn(t, server)
-	first := r.acquire(r.store, request("x"))
-	key := r.keyOf("x")
-	killed := r.proxy.OnRequest(contains(key), func(*proxy.Conn) {
-		if err := server.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := r.store.Release(t.Context(), first); !errors.Is(err, driver.ErrUnreachable) {
-		t.Fatalf("Release when the server was killed: %v; want ErrUnreachable", err)
-	}
-	happens(t, killed)
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.other.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a lock that was not released: %v", err)
-	}
-	r.release(r.store, first)
-	second := r.acquire(r.store, request("x"))
-	// The test deletes the key itself, as if the client repeated the request.
-	if _, err := r.raw.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	r.stillHeld(r.store, second, "when a release of the lock before it was repeated")
-	r.stillHeld(r.store, r.kept, "after a restart")
+	remove(t, r.raw, key)
+	want.Renew(t, r.store, "when the deletion of an expired lock was carried out late", second)
 }
 
 // TestStaleCallsLeaveALaterLockAlone: the keys of a lease are used again. A late or repeated
 // release or renewal of an earlier lock, through any store, leaves the later lock alone.
 func TestStaleCallsLeaveALaterLockAlone(t *testing.T) {
 	t.Parallel()
-	onBoth(t, staleCalls)
-}
-
-func staleCalls(t *testing.T, r *lateRig) {
-	t.Helper()
-	first := r.acquire(r.store, request("x"))
-	key := r.keyOf("x")
-	r.release(r.other, first) // a lock may be released through any store
-	eventually(t, "its own store has noticed", func() bool {
-		return errors.Is(errors.Join(r.store.Renew(t.Context(), []driver.Grant{first})...), driver.ErrNotHeld)
-	})
-	second := r.acquire(r.store, request("x"))
-	if now := r.keyOf("x"); now != key {
-		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
-	}
-	for range 2 {
-		for which, store := range map[string]driver.Store{"its own store": r.store, "another store": r.other} {
-			if err := store.Release(t.Context(), first); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("a stale Release through %s: %v; want ErrNotHeld", which, err)
+	onBoth(t, func(t *testing.T, r *lateRig) {
+		stale := want.Acquire(t, r.store, request("x"))
+		key := string(first(t, r.raw, "x").Key)
+		want.Release(t, r.other, stale) // a lock may be released through any store
+		await.Until(t, "its own store has noticed", func() bool { return errors.Is(want.RenewError(t, r.store, stale), driver.ErrNotHeld) })
+		again := request("x")
+		again.Owner = stale.Owner
+		for _, req := range []driver.Request{request("x"), again} {
+			later := want.Acquire(t, r.store, req)
+			if now := string(first(t, r.raw, "x").Key); now != key {
+				t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
 			}
-			err := errors.Join(store.Renew(t.Context(), []driver.Grant{first})...)
-			if !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("a stale Renew through %s: %v; want ErrNotHeld", which, err)
+			for range 2 {
+				for which, store := range map[string]driver.Store{"its own store": r.store, "another store": r.other} {
+					want.Error(t, "a stale Release through "+which, store.Release(t.Context(), stale), driver.ErrNotHeld)
+					want.Error(t, "a stale Renew through "+which, want.RenewError(t, store, stale), driver.ErrNotHeld)
+				}
 			}
+			want.Renew(t, r.store, "after stale calls", later)
+			want.Held(t, r.other, request("x"), "stale calls change nothing")
+			want.Release(t, r.store, later)
 		}
-	}
-	r.stillHeld(r.store, second, "after stale calls")
-	if _, err := r.other.Acquire(t.Context(), request("x")); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire of a held lock after stale calls: %v; want ErrHeld", err)
-	}
+	})
 }
 
 // TestOvertakenBreakBreaksNothing: a break that is overtaken by a release and the next
 // acquisition with the same key breaks nothing.
 func TestOvertakenBreakBreaksNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, overtakeBreak)
-}
-
-func overtakeBreak(t *testing.T, r *lateRig) {
-	t.Helper()
-	first := r.acquire(r.other, request("x"))
-	key := r.keyOf("x")
-	var second driver.Grant
-	overtaken := r.proxy.OnRequest(contains(key), func(*proxy.Conn) { // the request before it has only the name
-		r.release(r.other, first)
-		second = r.acquire(r.other, request("x"))
+	onBoth(t, func(t *testing.T, r *lateRig) {
+		stale := want.Acquire(t, r.other, request("x"))
+		key := string(first(t, r.raw, "x").Key)
+		var later driver.Grant
+		overtaken := r.proxy.OnRequest(contains(key), func(*proxy.Conn) { // the request before it has only the name
+			want.Release(t, r.other, stale)
+			later = want.Acquire(t, r.other, request("x"))
+		})
+		want.Error(t, "Break of a lock that was released meanwhile", r.store.Break(t.Context(), "x", stale.Token), driver.ErrNotHeld)
+		happens(t, overtaken)
+		if now := string(first(t, r.raw, "x").Key); now != key {
+			t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
+		}
+		want.Renew(t, r.other, "after a break of the lock before it", later)
 	})
-	err := r.store.(driver.Breaker).Break(t.Context(), "x", first.Token)
-	if !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Break of a lock that was released meanwhile: %v; want ErrNotHeld", err)
-	}
-	happens(t, overtaken)
-	if now := r.keyOf("x"); now != key {
-		t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
-	}
-	r.stillHeld(r.other, second, "after a break of the lock before it")
 }
 
 // TestUnansweredBreakIsNoCancellation: a break whose answer was lost finds nothing when it is repeated,
@@ -244,49 +222,96 @@ func overtakeBreak(t *testing.T, r *lateRig) {
 func TestUnansweredBreakIsNoCancellation(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
-	grant := r.acquire(r.other, request("x"))
-	lost := r.proxy.LoseReply(contains(r.keyOf("x")), false)
-	err := r.store.(driver.Breaker).Break(t.Context(), "x", grant.Token)
+	grant := want.Acquire(t, r.other, request("x"))
+	lost := r.proxy.LoseReply(contains(string(first(t, r.raw, "x").Key)), false)
+	err := r.store.Break(t.Context(), "x", grant.Token)
 	happens(t, lost)
 	if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Break without an answer: %v; want ErrUnreachable, and no end of a context", err)
 	}
 }
 
-// TestStaleTokenRenewsNothing: a renewal with the token of an earlier lock of the same owner changes
-// nothing.
-func TestStaleTokenRenewsNothing(t *testing.T) {
-	t.Parallel()
-	r := newLateRig(t)
-	req := request("x")
-	first := r.acquire(r.store, req)
-	r.release(r.store, first)
-	second := r.acquire(r.store, req)
-	if err := errors.Join(r.store.Renew(t.Context(), []driver.Grant{first})...); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Renew with an earlier token: %v; want ErrNotHeld", err)
-	}
-	r.stillHeld(r.store, second, "after a stale renewal")
-}
-
 // TestWatchedPlaceOutlivesItsTTL: a waiter keeps its place for longer than its TTL.
 func TestWatchedPlaceOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	r := newLateRig(t)
-	r.acquire(r.other, request("x"))
+	want.Acquire(t, r.other, request("x"))
 	req := request("x")
 	req.TTL, req.Queue = 2*time.Second, true
-	r.watch(req)
-	if _, err := r.store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v", err)
+	want.Watch(t, r.store, req)
+	want.Held(t, r.store, req, "another has it")
+	place, start := last(t, r.raw, "x"), time.Now()
+	await.Until(t, "the lease would have ended", func() bool { return time.Since(start) > 2*req.TTL })
+	if now := last(t, r.raw, "x"); now.CreateRevision != place.CreateRevision {
+		t.Errorf("the place is %v; want %v", now, place)
 	}
-	place, err := r.raw.Get(t.Context(), "x/", clientv3.WithLastCreate()...)
-	if err != nil || len(place.Kvs) != 1 {
-		t.Fatalf("%v, %v", place, err)
+}
+
+// TestAbandonedAttemptIsUndoneAfterAPause: an attempt that was abandoned while the server was
+// paused is undone when the server answers again, also if the caller did not wait for that.
+func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	want.OK(t, r.server.Pause())
+	abandoned := request("abandoned")
+	ctx, cancel := timeout(100 * time.Millisecond)
+	defer cancel()
+	want.Unknown(t, "a paused server granted a lock", want.Err(r.store.Acquire(ctx, abandoned)))
+	ctx, cancel = timeout(2 * time.Second)
+	defer cancel()
+	want.Unknown(t, "a paused server released a lock", r.store.Release(ctx, driver.Grant{Name: abandoned.Name, Owner: abandoned.Owner}))
+	want.OK(t, r.server.Resume())
+	want.Renew(t, r.store, "after a pause", r.kept) // what was sent before was carried out
+	await.Until(t, "the lock is free", func() bool {
+		grant, err := r.other.Acquire(t.Context(), request("abandoned"))
+		return err == nil && r.other.Release(t.Context(), grant) == nil
+	})
+}
+
+// timeout is for calls that may not be answered.
+func timeout(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// TestLateWriteDoesNotReviveABrokenLock: a broken lock is neither released nor renewed because
+// one of its attempts was carried out late.
+func TestLateWriteDoesNotReviveABrokenLock(t *testing.T) {
+	t.Parallel()
+	for what, call := range map[string]func(testing.TB, driver.Store, driver.Grant) error{
+		"Release": func(t testing.TB, store driver.Store, grant driver.Grant) error {
+			return store.Release(t.Context(), grant)
+		},
+		"Renew": func(t testing.TB, store driver.Store, grant driver.Grant) error {
+			return want.RenewError(t, store, grant)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newLateRig(t)
+			lost := r.proxy.LoseReply(contains("x/"), true)
+			req := request("x")
+			want.Unknown(t, "granted without an answer", want.Err(r.store.Acquire(t.Context(), req)))
+			happens(t, lost)
+			var grant driver.Grant
+			await.Until(t, "the lock is granted", func() bool {
+				var err error
+				grant, err = r.store.Acquire(t.Context(), req)
+				return err == nil
+			})
+			key := first(t, r.raw, "x")
+			want.Break(t, r.other, grant)
+			rewrite(t, r.raw, key)
+			want.Error(t, what+" of a broken lock", call(t, r.store, grant), driver.ErrNotHeld)
+		})
 	}
-	start := time.Now()
-	eventually(t, "the lease would have ended", func() bool { return time.Since(start) > 2*req.TTL })
-	now, err := r.raw.Get(t.Context(), string(place.Kvs[0].Key))
-	if err != nil || len(now.Kvs) != 1 || now.Kvs[0].CreateRevision != place.Kvs[0].CreateRevision {
-		t.Errorf("the place is %v, %v; want %v", now, err, place.Kvs[0])
-	}
+}
+
+// TestCallWithoutAnswerIsUnreachable: a call whose context ends before the server answers returns
+// the context's error with ErrUnreachable, and says that there was no answer.
+func TestCallWithoutAnswerIsUnreachable(t *testing.T) {
+	t.Parallel()
+	r := newLateRig(t)
+	r.proxy.Hold()
+	t.Cleanup(r.proxy.Deliver) // so that Close reaches the server
+	faults.NoAnswer(t, r.store, r.kept, request("abandoned"), "an earlier call has not ended")
 }

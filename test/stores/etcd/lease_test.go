@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,8 +10,10 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/tokenstep"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -28,31 +29,25 @@ func TestAbandonedAttemptTakesNoOtherLease(t *testing.T) {
 			req := request("late")
 			change(&req)
 			if req.Queue {
-				r.watch(request("late")) // then an attempt with Queue takes a place
+				want.Watch(t, r.store, request("late")) // then an attempt with Queue takes a place
 			}
-			if errs := r.store.Renew(t.Context(), []driver.Grant{r.kept}); errs != nil { // so that the attempt comes first
-				t.Fatal(errs)
-			}
+			want.Renew(t, r.store, "of what is held", r.kept)
 			r.proxy.Hold(proxy.Requests)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, err := r.store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
-				t.Fatalf("Acquire without an answer: %v", err)
-			}
+			want.Unknown(t, "Acquire without an answer", want.Err(r.store.Acquire(ctx, req)))
 			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if err := r.store.Release(ctx, driver.Grant{Name: req.Name, Owner: req.Owner}); err == nil {
-				t.Fatal("released without an answer")
-			}
-			revokeLeaseOf(t, r.raw, "kept/")
+			want.Unknown(t, "released without an answer", r.store.Release(ctx, driver.Grant{Name: req.Name, Owner: req.Owner}))
+			revokeLeaseOf(t, r.raw, first(t, r.raw, "kept"))
 			written := r.raw.Watch(t.Context(), "late/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 			<-written
 			r.proxy.Deliver()
 			if errs := r.store.Renew(t.Context(), []driver.Grant{r.kept}); errs == nil { // what was sent before was carried out
 				t.Fatal("a lock on a revoked lease was renewed")
 			}
-			r.acquire(r.store, request("other")) // there is another lease
-			granted := r.acquire(r.other, request("late"))
+			want.Acquire(t, r.store, request("other")) // there is another lease
+			granted := want.Acquire(t, r.other, request("late"))
 			first := (<-written).Events[0].Kv
 			if uint64(first.CreateRevision) != tokenstep.Number(granted.Token) {
 				t.Errorf("the abandoned attempt wrote %q", first.Key)
@@ -69,19 +64,16 @@ func TestGrantPromisesNoMoreThanItsLease(t *testing.T) {
 	store := newStore(t, server.URL())
 	const ttl = 20 * time.Second
 	req := func(name string) driver.Request {
-		return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: ttl}
+		req := request(name)
+		req.TTL = ttl
+		return req
 	}
 	for try := range 20 {
-		if _, err := store.Acquire(t.Context(), req(fmt.Sprint("first", try))); err != nil {
-			t.Fatal(err)
-		}
+		want.Acquire(t, store, req(fmt.Sprint("first", try)))
 		renewed := time.Now() // the lease was granted or renewed before
 		kept := requests(t, server, "LeaseKeepAlive")
 		sent := time.Now()
-		second, err := store.Acquire(t.Context(), req(fmt.Sprint("second", try)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := want.Acquire(t, store, req(fmt.Sprint("second", try)))
 		if requests(t, server, "LeaseKeepAlive") != kept {
 			continue // the machine is so slow that the lease was renewed
 		}
@@ -100,17 +92,17 @@ func TestRenewalCountsFromItsRequest(t *testing.T) {
 	r := newLateRig(t)
 	const slack = 1100 * time.Millisecond // more than a renewal may be old
 	start := time.Now()
-	eventually(t, "the lease has to be renewed", func() bool { return time.Since(start) > slack })
+	await.Until(t, "the lease has to be renewed", func() bool { return time.Since(start) > slack })
 	kept := requests(t, r.server, "LeaseKeepAlive")
 	r.proxy.Hold(proxy.Replies)
 	got := make(chan driver.Grant, 1)
-	go func() { got <- r.acquire(r.store, request("slow")) }()
-	eventually(t, "the server renews the lease", func() bool { return requests(t, r.server, "LeaseKeepAlive") == kept+1 })
+	go func() { got <- want.Acquire(t, r.store, request("slow")) }()
+	await.Until(t, "the server renews the lease", func() bool { return requests(t, r.server, "LeaseKeepAlive") == kept+1 })
 	renewed := time.Now()
-	eventually(t, "that was a while ago", func() bool { return time.Since(renewed) > slack })
+	await.Until(t, "that was a while ago", func() bool { return time.Since(renewed) > slack })
 	r.proxy.Deliver()
 	<-got
-	r.acquire(r.store, request("next"))
+	want.Acquire(t, r.store, request("next"))
 	if n := requests(t, r.server, "LeaseKeepAlive") - kept; n < 2 {
 		t.Errorf("a lock was granted on a lease that was last renewed more than %v ago", slack)
 	}
@@ -132,12 +124,12 @@ func TestUnansweredLeaseIsUsed(t *testing.T) {
 			lost := r.proxy.LoseReply(grantOfLease(100), reset)
 			req := request("x")
 			req.TTL = 100 * time.Second
-			grant := r.acquire(r.store, req)
+			grant := want.Acquire(t, r.store, req)
 			happens(t, lost)
 			if leases := r.leases(); len(leases) != 2 {
 				t.Errorf("there are the leases %v; want one for each TTL", leases)
 			}
-			r.release(r.store, grant)
+			want.Release(t, r.store, grant)
 		})
 	}
 }
@@ -153,7 +145,7 @@ func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 		lost := c.LoseReplies()
 		go func() {
 			<-lost // or an acknowledgement that came before
-			eventually(t, "the lease exists", func() bool { return len(r.leases()) > len(before) })
+			await.Until(t, "the lease exists", func() bool { return len(r.leases()) > len(before) })
 			c.Reset()
 		}()
 		r.proxy.OnRequest(grantOfLease(100), func(*proxy.Conn) { // again: it exists now
@@ -172,42 +164,30 @@ func TestUnansweredLeaseThatEndedIsNotUsed(t *testing.T) {
 	})
 	req := request("x")
 	req.TTL = 100 * time.Second
-	grant := r.acquire(r.store, req)
+	grant := want.Acquire(t, r.store, req)
 	happens(t, ended)
 	if grant.TTL <= 0 {
 		t.Errorf("granted for %v", grant.TTL)
 	}
-	r.stillHeld(r.store, grant, "on another lease")
+	want.Renew(t, r.store, "on another lease", grant)
 }
 
 // TestCloseRevokesAnUnansweredLease: Close revokes a lease whose grant was not answered.
 func TestCloseRevokesAnUnansweredLease(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Etcd)
-	raw := rawClient(t, server.URL())
-	p := proxy.Run(t, server.Addr())
-	store, err := open(t.Context(), "etcd://"+p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := p.LoseReply(grantOfLease(60), false)
+	r := newLateRig(t)
+	lost := r.proxy.LoseReply(grantOfLease(100), false)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := store.Acquire(t.Context(), request("x"))
-		failed <- err
+		req := request("x")
+		req.TTL = 100 * time.Second
+		failed <- want.Err(r.store.Acquire(t.Context(), req))
 	}()
 	happens(t, lost)
-	eventually(t, "the lease is granted", func() bool {
-		leases, err := raw.Leases(t.Context())
-		return err == nil && len(leases.Leases) == 1
-	})
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-failed; !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Acquire: %v; want ErrClosed", err)
-	}
-	if left, err := leftovers(t.Context(), raw); err != nil || len(left) > 0 {
+	await.Until(t, "the lease is granted", func() bool { return len(r.leases()) == 2 })
+	want.OK(t, r.store.Close())
+	want.Error(t, "Acquire", <-failed, driver.ErrClosed)
+	if left, err := leftovers(t.Context(), r.raw); err != nil || len(left) > 0 {
 		t.Errorf("after Close: %q, %v", left, err)
 	}
 }
@@ -218,20 +198,15 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd)
 	r := &lateRig{t: t, raw: rawClient(t, server.URL())}
-	store, err := open(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := want.Value(open(t.Context(), server.URL()))(t)
 	for seconds := range 3 {
 		req := request("x")
 		req.TTL = time.Duration(2+seconds) * time.Second
-		r.release(store, r.acquire(store, req))
+		want.Release(t, store, want.Acquire(t, store, req))
 	}
-	eventually(t, "the leases have ended", func() bool { return len(r.leases()) == 0 })
-	r.acquire(store, request("x"))
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
+	await.Until(t, "the leases have ended", func() bool { return len(r.leases()) == 0 })
+	want.Acquire(t, store, request("x"))
+	want.OK(t, store.Close())
 	if n := requests(t, server, "LeaseRevoke"); n != 1 {
 		t.Errorf("Close revoked %v leases; want 1", n)
 	}
@@ -243,20 +218,17 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 func TestServerMayAllowFewOperations(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Etcd, "--max-txn-ops=5")
-	r := &lateRig{t: t, raw: rawClient(t, server.URL())}
-	store := newStore(t, server.URL())
+	raw, store := rawClient(t, server.URL()), newStore(t, server.URL())
 	var grants []driver.Grant
 	for i := range 20 {
 		req := request(fmt.Sprint("name", i))
 		req.TTL = 3 * time.Second
-		grants = append(grants, r.acquire(store, req))
+		grants = append(grants, want.Acquire(t, store, req))
 	}
-	if errs := store.Renew(t.Context(), grants); errs != nil {
-		t.Fatalf("Renew: %v", errors.Join(errs...))
-	}
-	eventually(t, "all locks but the one that is renewed have ended", func() bool {
-		r.stillHeld(store, grants[0], "while others end")
-		keys, err := r.raw.Get(t.Context(), "name", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	want.Renew(t, store, "of all", grants...)
+	await.Until(t, "all locks but the one that is renewed have ended", func() bool {
+		want.Renew(t, store, "while others end", grants[0])
+		keys, err := raw.Get(t.Context(), "name", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && keys.Count == 1
 	})
 }
@@ -265,13 +237,10 @@ func TestServerMayAllowFewOperations(t *testing.T) {
 // another lease.
 func TestAttemptOnARevokedLeaseTakesAnother(t *testing.T) {
 	t.Parallel()
-	onBoth(t, attemptOnRevokedLease)
-}
-
-func attemptOnRevokedLease(t *testing.T, r *lateRig) {
-	t.Helper()
-	revoked := r.proxy.OnRequest(contains("x/"), func(*proxy.Conn) { revokeLeaseOf(t, r.raw, "kept/") })
-	grant := r.acquire(r.store, request("x"))
-	happens(t, revoked)
-	r.stillHeld(r.store, grant, "on another lease")
+	onBoth(t, func(t *testing.T, r *lateRig) {
+		revoked := r.proxy.OnRequest(contains("x/"), func(*proxy.Conn) { revokeLeaseOf(t, r.raw, first(t, r.raw, "kept")) })
+		grant := want.Acquire(t, r.store, request("x"))
+		happens(t, revoked)
+		want.Renew(t, r.store, "on another lease", grant)
+	})
 }

@@ -25,8 +25,6 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(drivertest.WorkEnv) != "":
 		os.Exit(drivertest.Work(open))
-	case os.Getenv(holderEnv) != "":
-		os.Exit(hold())
 	case os.Getenv(faults.AgentEnv) != "":
 		os.Exit(faults.RunAgent(open))
 	}

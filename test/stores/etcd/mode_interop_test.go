@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // TestInteropOfModes: the locks of other programs exclude dlock's shared holders and permits, wait
@@ -16,6 +18,16 @@ import (
 // program will not wait for it.
 func TestInteropOfModes(t *testing.T) {
 	t.Parallel()
+	interoperate(t, map[string]func(*interopRig){
+		"shared":     func(r *interopRig) { r.locks(true, dlock.WithShared()) },
+		"permits":    (*interopRig).permits,
+		"downgraded": (*interopRig).downgraded,
+	})
+}
+
+// interoperate runs tests with each other program, on a current server and on an old one.
+func interoperate(t *testing.T, tests map[string]func(*interopRig)) {
+	t.Helper()
 	for _, kind := range []*servers.Kind{servers.Etcd, servers.EtcdDebian} {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
@@ -24,13 +36,11 @@ func TestInteropOfModes(t *testing.T) {
 				"concurrency.Mutex": func(t testing.TB, key string) contender { return newMutex(t, server, key) },
 				"etcdctl lock":      func(_ testing.TB, key string) contender { return &etcdctl{server: server, key: key} },
 			} {
-				for mode, test := range map[string]func(*modeRig){
-					"shared": (*modeRig).shared, "permits": (*modeRig).permits, "downgraded": (*modeRig).downgraded,
-				} {
-					t.Run(program+" "+mode, func(t *testing.T) {
+				for what, test := range tests {
+					t.Run(program+" "+what, func(t *testing.T) {
 						t.Parallel()
-						name := strings.ReplaceAll(program+"-"+mode, " ", "-")
-						r := &modeRig{t: t, name: name, other: start(t, "shop/"+name)}
+						name := strings.ReplaceAll(program+"-"+what, " ", "-")
+						r := &interopRig{t: t, name: name, other: start(t, "shop/"+name)}
 						for i := range r.clients {
 							r.clients[i] = newClient(t, server.URL()+"/shop", time.Minute)
 						}
@@ -42,8 +52,8 @@ func TestInteropOfModes(t *testing.T) {
 	}
 }
 
-// modeRig is clients of dlock and another program on one name.
-type modeRig struct {
+// interopRig is clients of dlock and another program on one name.
+type interopRig struct {
 	t       *testing.T
 	name    string
 	clients [3]*dlock.Client
@@ -51,14 +61,14 @@ type modeRig struct {
 }
 
 // try returns the error of TryLock, and the lease if there is none.
-func (r *modeRig) try(i int, opts ...dlock.Option) (*dlock.Lease, error) {
+func (r *interopRig) try(i int, opts ...dlock.Option) (*dlock.Lease, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
 	defer cancel()
 	return r.clients[i].TryLock(ctx, r.name, opts...)
 }
 
 // refuses checks that client i does not get the lock.
-func (r *modeRig) refuses(i int, want error, when string, opts ...dlock.Option) {
+func (r *interopRig) refuses(i int, want error, when string, opts ...dlock.Option) {
 	r.t.Helper()
 	if _, err := r.try(i, opts...); !errors.Is(err, want) {
 		r.t.Errorf("TryLock %s: %v; want %v", when, err, want)
@@ -66,7 +76,7 @@ func (r *modeRig) refuses(i int, want error, when string, opts ...dlock.Option) 
 }
 
 // admits checks that client i gets the lock at once.
-func (r *modeRig) admits(i int, when string, opts ...dlock.Option) *dlock.Lease {
+func (r *interopRig) admits(i int, when string, opts ...dlock.Option) *dlock.Lease {
 	r.t.Helper()
 	lease, err := r.try(i, opts...)
 	if err != nil {
@@ -76,7 +86,7 @@ func (r *modeRig) admits(i int, when string, opts ...dlock.Option) *dlock.Lease 
 }
 
 // waits locks in the background, and returns when n waiters have a place.
-func (r *modeRig) waits(i, n int, opts ...dlock.Option) <-chan any {
+func (r *interopRig) waits(i, n int, opts ...dlock.Option) <-chan any {
 	r.t.Helper()
 	got := make(chan any, 1)
 	go func() {
@@ -92,13 +102,13 @@ func (r *modeRig) waits(i, n int, opts ...dlock.Option) <-chan any {
 	return got
 }
 
-func (r *modeRig) awaitPlaces(n int) {
+func (r *interopRig) awaitPlaces(n int) {
 	r.t.Helper()
-	eventually(r.t, "a waiter has its place", func() bool { return waitersOf(r.clients[0], r.name) == n })
+	await.Until(r.t, "a waiter has its place", func() bool { return waitersOf(r.clients[0], r.name) == n })
 }
 
 // served returns the lease of a waiter that was woken.
-func (r *modeRig) served(got <-chan any) *dlock.Lease {
+func (r *interopRig) served(got <-chan any) *dlock.Lease {
 	r.t.Helper()
 	start := time.Now()
 	lease, ok := (<-got).(*dlock.Lease)
@@ -110,7 +120,7 @@ func (r *modeRig) served(got <-chan any) *dlock.Lease {
 
 // otherWaits makes the other program wait behind dlock's holders. It is not served before all of
 // leases are unlocked.
-func (r *modeRig) otherWaits(opts []dlock.Option, leases ...*dlock.Lease) {
+func (r *interopRig) otherWaits(opts []dlock.Option, leases ...*dlock.Lease) {
 	r.t.Helper()
 	served := make(chan struct{})
 	go func() { defer close(served); r.other.lock(r.t) }()
@@ -122,26 +132,36 @@ func (r *modeRig) otherWaits(opts []dlock.Option, leases ...*dlock.Lease) {
 			r.t.Fatal("the other program got a lock that dlock holds")
 		case <-time.After(100 * time.Millisecond):
 		}
-		unlock(r.t, lease)
+		want.Unlock(r.t, lease)
 	}
 	happens(r.t, served)
 }
 
-func (r *modeRig) shared() {
-	shared := []dlock.Option{dlock.WithShared()}
+// locks takes the lock and the other program's in turn, for two holders of dlock if they may be together.
+func (r *interopRig) locks(together bool, opts ...dlock.Option) {
 	r.other.lock(r.t)
-	r.refuses(0, dlock.ErrHeld, "while the other program holds the lock", shared...)
-	got := r.waits(0, 1, shared...)
+	_, err := r.try(0, opts...)
+	held, ok := errors.AsType[*dlock.HeldError](err)
+	if !ok || held.Token == 0 {
+		r.t.Fatalf("TryLock while the other program holds the lock: %v", err)
+	}
+	got := r.waits(0, 1, opts...)
 	r.other.unlock(r.t)
-	first := r.served(got)
-	r.otherWaits(shared, first, r.admits(1, "beside a shared holder", shared...))
-	r.refuses(1, dlock.ErrHeld, "while the other program holds the lock again", shared...)
-	got = r.waits(1, 1, shared...)
+	leases := []*dlock.Lease{r.served(got)}
+	if leases[0].Token() <= held.Token {
+		r.t.Errorf("token %d after the other's %d", leases[0].Token(), held.Token)
+	}
+	if together {
+		leases = append(leases, r.admits(1, "beside a holder", opts...))
+	}
+	r.otherWaits(opts, leases...)
+	r.refuses(1, dlock.ErrHeld, "while the other program holds the lock again", opts...)
+	got = r.waits(1, 1, opts...)
 	r.other.unlock(r.t)
-	unlock(r.t, r.served(got))
+	want.Unlock(r.t, r.served(got))
 }
 
-func (r *modeRig) permits() {
+func (r *interopRig) permits() {
 	three := []dlock.Option{dlock.WithLimit(3)}
 	r.other.lock(r.t)
 	r.refuses(0, dlock.ErrMode, "while the other program holds the lock", three...)
@@ -161,7 +181,7 @@ func (r *modeRig) permits() {
 			r.t.Fatalf("a permit behind the other program: %v", got)
 		case <-time.After(100 * time.Millisecond):
 		}
-		unlock(r.t, lease)
+		want.Unlock(r.t, lease)
 	}
 	happens(r.t, served)
 	select {
@@ -176,9 +196,9 @@ func (r *modeRig) permits() {
 }
 
 // waitFree locks a name that is about to be free: etcdctl takes a moment to end.
-func (r *modeRig) waitFree(opts ...dlock.Option) (lease *dlock.Lease) {
+func (r *interopRig) waitFree(opts ...dlock.Option) (lease *dlock.Lease) {
 	r.t.Helper()
-	eventually(r.t, "the lock is free", func() (ok bool) {
+	await.Until(r.t, "the lock is free", func() (ok bool) {
 		var err error
 		lease, err = r.try(0, opts...)
 		return err == nil
@@ -186,12 +206,12 @@ func (r *modeRig) waitFree(opts ...dlock.Option) (lease *dlock.Lease) {
 	return lease
 }
 
-func (r *modeRig) downgraded() {
+func (r *interopRig) downgraded() {
 	lease := r.admits(0, "of a free lock")
 	if err := lease.Downgrade(r.t.Context()); err != nil {
 		r.t.Fatalf("Downgrade: %v", err)
 	}
 	r.otherWaits([]dlock.Option{dlock.WithShared()}, lease, r.admits(1, "beside a downgraded lock", dlock.WithShared()))
 	r.other.unlock(r.t)
-	unlock(r.t, r.waitFree())
+	want.Unlock(r.t, r.waitFree())
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -21,12 +23,7 @@ func enableUsers(t *testing.T, server *servers.Server) {
 	t.Helper()
 	raw := rawClient(t, server.URL())
 	ctx := t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := func(_ any, err error) { t.Helper(); want.OK(t, err) }
 	must(raw.UserAdd(ctx, "root", "s3cr3t-root"))
 	must(raw.UserGrantRole(ctx, "root", "root"))
 	must(raw.RoleAdd(ctx, "app"))
@@ -61,19 +58,14 @@ func TestUsersNeedPermissions(t *testing.T) {
 	}
 
 	store := newStore(t, at("ann", annsPassword, "/app"))
-	if _, err := store.(driver.Diagnoser).Diagnose(ctx); err != nil {
-		t.Errorf("Diagnose by a user with few permissions: %v", err)
-	}
-	_, err := newStore(t, at("ann", annsPassword, "/other")).(driver.Watcher).Watch(ctx, request("orders"), func() {})
-	failsWith(t, err, "permission")
+	want.OK(t, want.Err(store.Diagnose(ctx))) // by a user with few permissions
+	failsWith(t, want.Err(newStore(t, at("ann", annsPassword, "/other")).Watch(ctx, request("orders"), func() {})), "permission")
 
-	holder, waiter := dlock.New(store, nil), newClient(t, at("ann", annsPassword, "/app"), longTTL)
-	lease := lockAnyhow(t, holder, "orders")
-	got := make(chan *dlock.Lease, 1)
-	go func() { got <- lockAnyhow(t, waiter, "orders") }()
-	eventually(t, "the waiter has a place", func() bool { return waiters(store, "orders") == 1 })
-	unlock(t, lease)
-	unlock(t, <-got)
+	lease := lockAnyhow(t, dlock.New(store, nil), "orders")
+	got := lockLater(t, newClient(t, at("ann", annsPassword, "/app"), longTTL), "orders")
+	await.Until(t, "the waiter has a place", func() bool { return waiters(store, "orders") == 1 })
+	want.Unlock(t, lease)
+	want.Unlock(t, want.Served(t, got, lease.Token()))
 }
 
 // TestWatchSurvivesAnExpiredToken: a new waiter is woken by a release, also if other waiters of its
@@ -88,7 +80,7 @@ func TestWatchSurvivesAnExpiredToken(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 		defer cancel()
-		stop, err := store.(driver.Watcher).Watch(ctx, request(name), wake)
+		stop, err := store.Watch(ctx, request(name), wake)
 		if err != nil {
 			t.Fatalf("Watch(%q): %v", name, err)
 		}
@@ -97,29 +89,17 @@ func TestWatchSurvivesAnExpiredToken(t *testing.T) {
 	watch("others", func() {})
 	untilTokensExpire(t, server, tokenTTL)
 
-	grant, err := store.Acquire(t.Context(), request("orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	grant := want.Acquire(t, store, request("orders"))
 	woken := make(chan struct{}, 1)
 	watch("orders", func() { woken <- struct{}{} })
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-woken:
-	case <-time.After(limit):
-		t.Errorf("not woken within %v", limit)
-	}
+	want.Release(t, store, grant)
+	happens(t, woken)
 }
 
 // untilTokensExpire waits until the server has forgotten the tokens that were last used before the call.
 func untilTokensExpire(t *testing.T, server *servers.Server, ttl time.Duration) {
 	t.Helper()
-	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: "ann", Password: annsPassword, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := want.Value(clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: "ann", Password: annsPassword, Logger: zap.NewNop()}))(t)
 	defer raw.Close()
 	rejected := func() bool { // by the stream that the first call opens
 		reply := <-raw.Watch(t.Context(), "app/", clientv3.WithCreatedNotify())
@@ -130,13 +110,5 @@ func untilTokensExpire(t *testing.T, server *servers.Server, ttl time.Duration) 
 	}
 	unused := time.NewTicker(3 * ttl) // because each try uses the token
 	defer unused.Stop()
-	for deadline := time.Now().Add(limit); ; {
-		<-unused.C
-		if rejected() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no token has expired within %v", limit)
-		}
-	}
+	await.Until(t, "a token has expired", func() bool { <-unused.C; return rejected() })
 }

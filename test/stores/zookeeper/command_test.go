@@ -21,10 +21,7 @@ func TestCommandEndsInsideTheGrantedLease(t *testing.T) {
 		"sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 	p.Hang(true)
 	p.Hold(proxy.Requests, proxy.Replies)
-	eventually(t, "another owner is granted the lock", func() bool {
-		_, err := other.Acquire(t.Context(), request("x"))
-		return err == nil
-	})
+	granted(t, other, "x")
 	if pid, err := strconv.Atoi(h.Line); err != nil || syscall.Kill(pid, 0) == nil {
 		t.Errorf("the command %q still runs, although another owner has the lock", h.Line)
 	}

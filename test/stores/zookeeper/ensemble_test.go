@@ -10,47 +10,49 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // quorumTimeout is the session's timeout in tests in which servers fail: longer than the
 // election of a leader takes on a busy machine.
 const quorumTimeout = 30 * time.Second
 
+// keepsLock checks that a lock stays with its holder when something happens to the servers, and that its
+// Unlock hands it to the waiter.
+func keepsLock(t *testing.T, url, name string, fail func()) {
+	t.Helper()
+	patient := func() *dlock.Client { // an election on a busy machine takes its time
+		return client(t, open(t, url+"?timeout="+quorumTimeout.String()), &dlock.Options{RequestTimeout: limit})
+	}
+	holder, other := patient(), patient()
+	lease := want.Value(holder.Lock(t.Context(), name))(t)
+	next := want.Locked(t, patient(), name)
+	await.Until(t, "the waiter has its place", func() bool {
+		info, _, err := holder.Find(t.Context(), name)
+		return err == nil && info.Waiters == 1
+	})
+	fail()
+	want.Error(t, "TryLock after the failure", want.Err(other.TryLock(t.Context(), name)), dlock.ErrHeld)
+	select {
+	case got := <-next:
+		t.Fatalf("the waiter got %v while the lock is held", got)
+	default:
+	}
+	want.Unlock(t, lease)
+	want.Unlock(t, want.Served(t, next, lease.Token()))
+}
+
 // TestRestartKeepsLocksAndPlaces: locks, places and tokens survive a crash of the only server.
 func TestRestartKeepsLocksAndPlaces(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	url := server.URL() + "?timeout=" + quorumTimeout.String()
-	holder, waiting := client(t, open(t, url), nil), client(t, open(t, url), nil)
-	lease, err := holder.Lock(t.Context(), "kept")
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := lockLater(t, waiting, "kept")
-	eventually(t, "the waiter watches", func() bool { return watchCount(t, server) == 1 })
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client(t, open(t, url), nil).TryLock(t.Context(), "kept"); !errors.Is(err, dlock.ErrHeld) {
-		t.Errorf("TryLock after the restart: %v; want ErrHeld", err)
-	}
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Errorf("Unlock after the restart: %v", err)
-	}
-	got := happens(t, next, "the waiter's turn")
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	if got.lease.Token() <= lease.Token() {
-		t.Errorf("token %d after %d", got.lease.Token(), lease.Token())
-	}
-	if err := got.lease.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	keepsLock(t, server.URL(), "kept", func() {
+		want.OK(t, server.Kill())
+		want.OK(t, server.Restart())
+	})
 }
 
 // TestCallsWaitForAServerAsLongAsTheirCaller: a client with a longer RequestTimeout waits for a
@@ -59,110 +61,38 @@ func TestCallsWaitForAServerAsLongAsTheirCaller(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	c := client(t, open(t, server.URL()+"?timeout="+limit.String()), &dlock.Options{RequestTimeout: limit})
-	lease, err := c.Lock(t.Context(), "before")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	next := lockLater(t, c, "during")
+	lease := want.Value(c.Lock(t.Context(), "before"))(t)
+	want.OK(t, server.Kill())
+	next := want.Locked(t, c, "during")
 	select {
 	case got := <-next:
-		t.Fatalf("an answer without a server: %v, %v", got.lease, got.err)
+		t.Fatalf("an answer without a server: %v", got)
 	case <-time.After(7 * time.Second):
 	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	got := happens(t, next, "the answer after the outage")
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	for _, l := range []*dlock.Lease{lease, got.lease} {
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	want.OK(t, server.Restart())
+	want.Unlock(t, lease, want.Served(t, next, 0))
 }
 
-type outcome struct {
-	lease *dlock.Lease
-	err   error
-}
-
-func lockLater(t testing.TB, c *dlock.Client, name string) <-chan outcome {
-	t.Helper()
-	done := make(chan outcome, 1)
-	go func() {
-		lease, err := c.Lock(t.Context(), name)
-		done <- outcome{lease, err}
-	}()
-	return done
-}
-
-// TestLeaderFailureKeepsLocks: when the leader is killed or hangs, the lock stays with its
-// holder, and its Unlock hands it to the waiter.
+// TestLeaderFailureKeepsLocks: when the leader is killed or hangs, the lock stays with its holder.
 func TestLeaderFailureKeepsLocks(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
-	url := ensemble.URL() + "?timeout=" + quorumTimeout.String()
-	patient := &dlock.Options{RequestTimeout: limit} // an election on a busy machine takes its time
-	for name, fail := range map[string]func(*servers.Server) error{
-		"killed": (*servers.Server).Kill,
-		"hangs":  (*servers.Server).Pause,
+	for name, does := range map[string]struct{ fail, bringBack func(*servers.Server) error }{
+		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
+		"hangs":  {(*servers.Server).Pause, (*servers.Server).Resume},
 	} {
-		holder, waiting := client(t, open(t, url), patient), client(t, open(t, url), patient)
-		lease, err := holder.Lock(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := lockLater(t, waiting, name)
-		leader, err := ensemble.Leader(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := fail(leader); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "another server leads", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			now, err := ensemble.Leader(ctx)
-			return err == nil && now != leader
+		leader := want.Value(ensemble.Leader(t.Context()))(t)
+		keepsLock(t, ensemble.URL(), name, func() {
+			want.OK(t, does.fail(leader))
+			await.Until(t, "another server leads", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				now, err := ensemble.Leader(ctx)
+				return err == nil && now != leader
+			})
 		})
-		if _, err := client(t, open(t, url), patient).TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
-			t.Errorf("%s: TryLock with the new leader: %v; want ErrHeld", name, err)
-		}
-		select {
-		case got := <-next:
-			t.Fatalf("%s: the waiter got %v, %v while the lock is held", name, got.lease, got.err)
-		default:
-		}
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Errorf("%s: Unlock: %v", name, err)
-		}
-		got := happens(t, next, "the waiter's turn")
-		if got.err != nil {
-			t.Fatalf("%s: the waiter: %v", name, got.err)
-		}
-		if got.lease.Token() <= lease.Token() {
-			t.Errorf("%s: token %d after %d", name, got.lease.Token(), lease.Token())
-		}
-		if err := got.lease.Unlock(t.Context()); err != nil {
-			t.Errorf("%s: Unlock: %v", name, err)
-		}
-		if name == "killed" {
-			err = leader.Restart()
-		} else {
-			err = leader.Resume()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := leader.WaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, does.bringBack(leader))
+		want.OK(t, leader.WaitReady(t.Context()))
 	}
 }
 
@@ -173,27 +103,18 @@ func TestLeaseEndsInTimeWithoutQuorum(t *testing.T) {
 	ensemble := servers.RunEnsemble(t)
 	const timeout = 4 * time.Second
 	url := ensemble.URL() + "?timeout=" + timeout.String()
-	lease, err := client(t, open(t, url), nil).Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := want.Value(client(t, open(t, url), nil).Lock(t.Context(), "n"))(t)
 	for _, s := range ensemble.Members[:2] {
-		if err := s.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, s.Kill())
 	}
 	killed := time.Now()
 	short := &dlock.Options{RequestTimeout: 2 * time.Second}
-	if _, err := client(t, open(t, url), short).TryLock(t.Context(), "m"); !errors.Is(err, dlock.ErrUnreachable) {
-		t.Errorf("TryLock without a quorum: %v; want ErrUnreachable", err)
-	}
-	eventually(t, "the session's timeout has passed", func() bool { return time.Since(killed) > timeout })
+	want.Error(t, "TryLock without a quorum", want.Err(client(t, open(t, url), short).TryLock(t.Context(), "m")), dlock.ErrUnreachable)
+	await.Until(t, "the session's timeout has passed", func() bool { return time.Since(killed) > timeout })
 	if lease.Context().Err() == nil { // which reads the clock
 		t.Errorf("the lease has not ended %v after the quorum; the session's timeout is %v", time.Since(killed), timeout)
 	}
-	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrNotHeld) {
-		t.Errorf("Unlock: %v; want ErrNotHeld", err)
-	}
+	want.Error(t, "Unlock", lease.Unlock(t.Context()), dlock.ErrNotHeld)
 	var restarts sync.WaitGroup
 	defer restarts.Wait()
 	for _, s := range ensemble.Members[:2] {
@@ -204,7 +125,7 @@ func TestLeaseEndsInTimeWithoutQuorum(t *testing.T) {
 		})
 	}
 	store := open(t, url)
-	eventually(t, "a lock", func() bool {
+	await.Until(t, "a lock", func() bool {
 		grant, err := store.Acquire(t.Context(), request("again"))
 		return err == nil && store.Release(t.Context(), grant) == nil
 	})
@@ -216,10 +137,7 @@ func TestLeaseEndsInTimeWithoutQuorum(t *testing.T) {
 func TestServerWithoutLeaderGrantsNothing(t *testing.T) {
 	t.Parallel()
 	ensemble := servers.RunEnsemble(t)
-	leader, err := ensemble.Leader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := want.Value(ensemble.Leader(t.Context()))(t)
 	follower := ensemble.Members[0]
 	if follower == leader {
 		follower = ensemble.Members[1]
@@ -227,22 +145,17 @@ func TestServerWithoutLeaderGrantsNothing(t *testing.T) {
 	conn := admin(t, follower.Addr())
 	const timeout = 8 * time.Second
 	holder, store := open(t, ensemble.URL()), open(t, follower.URL()+"?timeout="+timeout.String())
-	grant := acquire(t, holder, request("n"))
-	req := request("n")
-	req.Queue = true
-	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire: %v; want ErrHeld", err)
-	}
+	grant := want.Acquire(t, holder, request("n"))
+	req := queuedRequest(exclusive, "n")
+	mustWait(t, store, req)
 	asked := time.Now()
-	release(t, holder, grant)
-	eventually(t, "the follower knows that the waiter is the first", func() bool { return len(contenders(t, conn, "n")) == 1 })
+	want.Release(t, holder, grant)
+	await.Until(t, "the follower knows that the waiter is the first", func() bool { return len(contenders(t, conn, "n")) == 1 })
 
-	eventually(t, "the leader's last confirmation is too old", func() bool { return time.Since(asked) > timeout/16 })
+	await.Until(t, "the leader's last confirmation is too old", func() bool { return time.Since(asked) > timeout/16 })
 	others := slices.DeleteFunc(slices.Clone(ensemble.Members), func(s *servers.Server) bool { return s == follower })
 	for _, s := range others {
-		if err := s.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, s.Pause())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -250,13 +163,85 @@ func TestServerWithoutLeaderGrantsNothing(t *testing.T) {
 		t.Errorf("a server without a leader granted the lock, with token %d", grant.Token)
 	}
 	for _, s := range others {
-		if err := s.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, s.Resume())
 	}
-	eventually(t, "the lock", func() bool {
-		grant, err = store.Acquire(t.Context(), req)
+	await.Until(t, "the lock", func() bool {
+		_, err := store.Acquire(t.Context(), req)
 		return err == nil
 	})
-	release(t, store, grant)
+}
+
+// TestCutOffFollowerIsLeft: a follower that does not hear the leader, and has not noticed it yet,
+// answers reads, but neither writes nor renewals. The store goes to another server in time.
+func TestCutOffFollowerIsLeft(t *testing.T) {
+	t.Parallel()
+	leaders := make(map[int][]*proxy.Proxy) // by follower
+	const noticesInMinutes = 1800
+	ensemble := servers.RunSplitEnsemble(t, noticesInMinutes, func(follower int, addr string) string {
+		p := proxy.Run(t, addr)
+		leaders[follower] = append(leaders[follower], p)
+		return p.Addr()
+	})
+	leader := want.Value(ensemble.Leader(t.Context()))(t)
+	follower := slices.IndexFunc(ensemble.Members, func(s *servers.Server) bool { return s != leader })
+	const timeout = 24 * time.Second // the client pings every third of it
+	server := proxy.Run(t, ensemble.Members[follower].Addr())
+	want.Acquire(t, open(t, leader.URL()), request("held"))
+	var stores []driver.Store
+	var waiters []driver.Request
+	for i := range 8 {
+		stores = append(stores, open(t, servers.ZooKeeper.URL(server.Addr())+"?timeout="+timeout.String()))
+		waiters = append(waiters, queuedRequest(exclusive, "held"))
+		mustWait(t, stores[i], waiters[i])
+	}
+	server.Redirect(leader.Addr()) // which the next connection leads to
+	for _, p := range leaders[follower] {
+		p.Hold()
+		defer p.Deliver()
+	}
+	start := time.Now()
+	inParallel(len(stores), func(i int) { // asks where its place is, and the leader whether that is true
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := stores[i].Acquire(ctx, waiters[i])
+		took := time.Since(start)
+		t.Logf("asked after %v: %v", took, err)
+		if !errors.Is(err, driver.ErrHeld) || took > timeout/3 {
+			t.Errorf("Acquire after %v: %v; want ErrHeld in less than a third of the session's timeout of %v", took, err, timeout)
+		}
+	})
+	want.Release(t, stores[0], want.Acquire(t, stores[0], request("next")))
+}
+
+// TestGrantAfterSilenceEndsBeforeSession: a process that has sent nothing for a while acquires a lock
+// over a follower, which stops before it reports that to the leader. The leader counts the session's
+// timeout from before the silence, and the grant promises no more than what is left of it.
+func TestGrantAfterSilenceEndsBeforeSession(t *testing.T) {
+	t.Parallel()
+	const timeout = 12 * time.Second
+	ensemble := servers.RunEnsemble(t)
+	leader := want.Value(ensemble.Leader(t.Context()))(t)
+	follower := ensemble.Members[0]
+	if follower == leader {
+		follower = ensemble.Members[1]
+	}
+	store, p := throughProxy(t, follower, "?timeout="+timeout.String())
+	other := open(t, leader.URL())
+	await.Event(t, p.OnRequest(sends(opPing, ""), nil), "a ping")
+	const pause = timeout / 3 // between two pings
+	pinged := time.Now()
+	await.Until(t, "the next ping is close", func() bool { return time.Since(pinged) > pause-pause/10 })
+
+	asked := time.Now()
+	grant := want.Acquire(t, store, request("n"))
+	want.OK(t, follower.Pause())
+	defer func() {
+		if err := follower.Resume(); err != nil {
+			t.Error(err)
+		}
+	}()
+	granted(t, other, "n")
+	if held := time.Since(asked); held < grant.TTL {
+		t.Errorf("another owner was granted the lock after %v, although the grant promised it for %v", held, grant.TTL)
+	}
 }

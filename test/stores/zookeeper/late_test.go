@@ -11,82 +11,57 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"github.com/go-zookeeper/zk"
 )
 
-// TestGrantAfterFailedRemoval: the node of a refused attempt could not be removed. The same
-// owner asks again, gets the lock with that node, and keeps it.
+// TestGrantAfterFailedRemoval: an attempt is refused because of a queue, and the removal of its node
+// fails. If the request was lost, the same owner asks again, gets the lock with that node, and keeps it.
+// If the answer was lost, and another holder has created a node with the same name since, the owner is
+// refused again.
 func TestGrantAfterFailedRemoval(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	store, p := throughProxy(t, server, "?order=unfair")
-	other := open(t, server.URL())
-	const name = "stays"
-	inQueue := acquire(t, other, request(name))
-	req := request(name)
-	stop, err := store.Watch(t.Context(), req, func() {}) // keeps the acquisition
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	// The second transaction about the name is the removal, which is lost.
-	removal := make(chan struct{})
-	p.OnRequest(sends(opMulti, name), func(*proxy.Conn) {
-		p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); close(removal) })
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { <-removal; cancel() }()
-	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire whose node could not be removed: %v", err)
-	}
-	happens(t, removal, "the removal")
-	p.Reset()
-	p.Deliver()
-	release(t, other, inQueue)
-	grant := acquire(t, store, req)
-	stillHeld(t, store, grant, "after an attempt of the same owner that was refused,")
-	release(t, store, grant)
-}
-
-// TestLateAcquireLeavesNothing: the caller of an attempt gives up and releases while the
-// request is still on its way. When it arrives, it leaves no node.
-func TestLateAcquireLeavesNothing(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
-	for _, order := range []string{"fair", "unfair"} {
-		for _, queue := range []bool{false, true} {
-			name := fmt.Sprintf("%s-%v", order, queue)
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				store, p := throughProxy(t, server, "?order="+order)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
-				req := request(name)
-				req.Queue = queue && order == "fair"
-				if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
-					t.Fatalf("Acquire that was given up: %v", err)
+	for name, arrives := range map[string]bool{"request-lost": false, "answer-lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, p := throughProxy(t, server, "?order=unfair")
+			fair, other := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
+			inQueue := want.Acquire(t, fair, request(name))
+			req := request(name)
+			want.Watch(t, store, req) // keeps the acquisition
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			removal := make(chan struct{})
+			p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { // the second transaction about the name is the removal
+				if arrives {
+					lost := p.LoseReply(sends(opMulti, name), false)
+					go func() { <-lost; cancel(); close(removal) }()
+					return
 				}
-				released := make(chan error, 1)
-				go func() { released <- store.Release(t.Context(), driver.Grant{Name: name, Owner: req.Owner}) }()
-				short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				defer cancel()
-				if err := store.Release(short, driver.Grant{Name: name, Owner: req.Owner}); err == nil || errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("Release while the request is on its way: %v; want an unknown outcome", err)
-				}
-				p.Deliver()
-				if err := happens(t, released, "the release"); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("Release: %v", err)
-				}
-				if left := childrenOf(t, conn, name); len(left) > 0 {
-					t.Errorf("after Release the nodes are %q; want none", left)
-				}
+				p.OnRequest(sends(opMulti, name), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel(); close(removal) })
 			})
-		}
+			want.Unknown(t, "Acquire whose node could not be removed", want.Err(store.Acquire(ctx, req)))
+			await.Event(t, removal, "the removal")
+			want.Release(t, fair, inQueue)
+			var next driver.Grant
+			if arrives {
+				next = want.Acquire(t, other, request(name))
+			}
+			p.Reset()
+			p.Deliver()
+			if !arrives {
+				grant := want.Acquire(t, store, req)
+				stillHeld(t, store, grant, "after the attempt that was refused")
+				return
+			}
+			want.Held(t, store, req, "another has it by now")
+			stillHeld(t, other, next, "after the refused owner's Acquire")
+		})
 	}
 }
 
@@ -95,8 +70,7 @@ func TestLateAcquireLeavesNothing(t *testing.T) {
 // another, touches the new lock.
 func TestLateReleaseLeavesNewLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeperReaping)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeperReaping)
 	for _, order := range []string{"fair", "unfair"} {
 		for _, reap := range []bool{false, true} {
 			name := fmt.Sprintf("%s-%v", order, reap)
@@ -105,37 +79,27 @@ func TestLateReleaseLeavesNewLock(t *testing.T) {
 				query := "?order=" + order
 				store, p := throughProxy(t, server, query)
 				other := open(t, server.URL()+query)
-				stale := acquire(t, store, request(name))
-				both := []uint32{opDelete, opMulti}
-				held := p.OnRequest(func(request []byte) bool {
-					return sends(both[0], name)(request) || sends(both[1], name)(request)
-				}, func(*proxy.Conn) { p.Hold(proxy.Requests) })
-				released := make(chan error, 1)
-				go func() { released <- store.Release(t.Context(), stale) }()
-				happens(t, held, "the release")
-				if err := other.Break(t.Context(), name, stale.Token); err != nil {
-					t.Fatal(err)
-				}
+				stale := want.Acquire(t, store, request(name))
+				held := p.OnRequest(removal(name), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+				released := want.Later(func() error { return store.Release(t.Context(), stale) })
+				await.Event(t, held, "the release")
+				want.Break(t, other, stale)
 				if reap {
 					if err := conn.Delete("/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 						t.Fatal(err)
 					}
 				}
-				grant := acquire(t, other, request(name))
+				grant := want.Acquire(t, other, request(name))
 				p.Deliver()
-				if err := happens(t, released, "the end of the release"); !errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("the late Release: %v; want ErrNotHeld", err)
-				}
+				want.Error(t, "the late Release", await.Event(t, released, "the end of the release"), driver.ErrNotHeld)
 				stillHeld(t, other, grant, "after a late Release")
 				for _, again := range []driver.Grant{stale, {Name: name, Owner: stale.Owner}} {
 					for _, through := range []driver.Store{store, other, open(t, server.URL()+query)} {
-						if err := through.Release(t.Context(), again); !errors.Is(err, driver.ErrNotHeld) {
-							t.Errorf("a repeated Release: %v; want ErrNotHeld", err)
-						}
+						want.Error(t, "a repeated Release", through.Release(t.Context(), again), driver.ErrNotHeld)
 					}
 				}
 				stillHeld(t, other, grant, "after repeated Releases")
-				release(t, other, grant)
+				want.Release(t, other, grant)
 			})
 		}
 	}
@@ -149,23 +113,16 @@ func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
 	server := servers.Run(t, servers.ZooKeeper)
 	store, p := throughProxy(t, server, "")
 	other := open(t, server.URL())
-	stale := acquire(t, store, request("x"))
+	stale := want.Acquire(t, store, request("x"))
 	held := p.OnRequest(sends(opMulti, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
-	released := make(chan error, 1)
-	go func() { released <- store.Release(t.Context(), stale) }()
-	happens(t, held, "the release")
-	if err := other.Break(t.Context(), "x", stale.Token); err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, other, request("x"))
+	released := want.Later(func() error { return store.Release(t.Context(), stale) })
+	await.Event(t, held, "the release")
+	want.Break(t, other, stale)
+	want.Acquire(t, other, request("x"))
 	p.Reset()
 	p.Deliver()
-	if err := happens(t, released, "the end of the release"); !errors.Is(err, driver.ErrUnreachable) {
-		t.Errorf("Release of a lock that was lost meanwhile: %v; want ErrUnreachable", err)
-	}
-	if err := store.Release(t.Context(), stale); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("the next Release: %v; want ErrNotHeld", err)
-	}
+	want.Error(t, "Release of a lock that was lost meanwhile", await.Event(t, released, "the end of the release"), driver.ErrUnreachable)
+	want.Error(t, "the next Release", store.Release(t.Context(), stale), driver.ErrNotHeld)
 }
 
 // TestLateRenewalReportsLoss: while a renewal is on its way, its lock is broken and another
@@ -173,32 +130,22 @@ func TestRepeatedReleaseThatFindsNothingIsUnreachable(t *testing.T) {
 func TestLateRenewalReportsLoss(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	for _, order := range []string{"fair", "unfair"} {
-		t.Run(order, func(t *testing.T) {
-			t.Parallel()
-			query := "?order=" + order
-			store, p := throughProxy(t, server, query)
-			other := open(t, server.URL()+query)
-			stale := acquire(t, store, request(order))
-			held := p.OnRequest(reads("/"+order+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
-			renewed := make(chan []error, 1)
-			go func() { renewed <- store.Renew(t.Context(), []driver.Grant{stale}) }()
-			happens(t, held, "the renewal")
-			if err := other.Break(t.Context(), order, stale.Token); err != nil {
-				t.Fatal(err)
-			}
-			grant := acquire(t, other, request(order))
-			p.Deliver()
-			if errs := happens(t, renewed, "the end of the renewal"); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("the late renewal: %v; want ErrNotHeld", errs)
-			}
-			if errs := other.Renew(t.Context(), []driver.Grant{stale}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("a renewal through another store: %v; want ErrNotHeld", errs)
-			}
-			stillHeld(t, other, grant, "after a late renewal")
-			release(t, other, grant)
-		})
-	}
+	inBothOrders(t, func(t *testing.T, order string) {
+		query := "?order=" + order
+		store, p := throughProxy(t, server, query)
+		other := open(t, server.URL()+query)
+		stale := want.Acquire(t, store, request(order))
+		held := p.OnRequest(reads("/"+order+"/"), func(*proxy.Conn) { p.Hold(proxy.Requests) })
+		renewed := want.Later(func() error { return want.RenewError(t, store, stale) })
+		await.Event(t, held, "the renewal")
+		want.Break(t, other, stale)
+		grant := want.Acquire(t, other, request(order))
+		p.Deliver()
+		want.Error(t, "the late renewal", await.Event(t, renewed, "the end of the renewal"), driver.ErrNotHeld)
+		want.Error(t, "a renewal through another store", want.RenewError(t, other, stale), driver.ErrNotHeld)
+		stillHeld(t, other, grant, "after a late renewal")
+		want.Release(t, other, grant)
+	})
 }
 
 // TestLostServerIsUnreachable: when the server is stopped, killed or hangs, an attempt of a waiter
@@ -219,29 +166,23 @@ func TestLostServerIsUnreachable(t *testing.T) {
 				store driver.Store
 			}
 			var waiters []waiter
-			var locks []<-chan outcome
+			var locks []<-chan error
 			for _, order := range []string{"fair", "unfair"} {
 				query := "?timeout=6s&order=" + order
-				acquire(t, open(t, server.URL()+query), request(order))
+				want.Acquire(t, open(t, server.URL()+query), request(order))
 				store, req := open(t, server.URL()+query), request(order)
 				req.Queue = order == "fair"
-				stop, err := store.Watch(t.Context(), req, func() {})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(stop)
-				if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-					t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
-				}
+				want.Watch(t, store, req)
+				mustWait(t, store, req)
 				waiters = append(waiters, waiter{order, req, store})
 				short := &dlock.Options{TTL: 2 * time.Second}
 				watches := make(chan struct{}, 1)
-				locks = append(locks, lockLater(t, client(t, reportingStore{open(t, server.URL()+query), watches}, short), order))
-				happens(t, watches, "the wait of Lock")
+				c, ended := client(t, reportingStore{open(t, server.URL()+query), watches}, short), make(chan error, 1)
+				go func() { ended <- want.Err(c.Lock(t.Context(), order)) }()
+				locks = append(locks, ended)
+				await.Event(t, watches, "the wait of Lock")
 			}
-			if err := end(server); err != nil {
-				t.Fatal(err)
-			}
+			want.OK(t, end(server))
 			var all sync.WaitGroup
 			for _, w := range waiters {
 				all.Go(func() {
@@ -259,14 +200,10 @@ func TestLostServerIsUnreachable(t *testing.T) {
 			}
 			all.Wait()
 			for _, lock := range locks {
-				if got := happens(t, lock, "the end of the wait"); !errors.Is(got.err, dlock.ErrUnreachable) {
-					t.Errorf("Lock: %v; want ErrUnreachable", got.err)
-				}
+				want.Error(t, "Lock", await.Event(t, lock, "the end of the wait"), dlock.ErrUnreachable)
 			}
 			if how == "hangs" {
-				if err := server.Resume(); err != nil {
-					t.Fatal(err)
-				}
+				want.OK(t, server.Resume())
 			}
 		})
 	}
@@ -277,41 +214,32 @@ func TestLostServerIsUnreachable(t *testing.T) {
 // connection again, long before they expire.
 func TestReleaseWithoutConnectionIsRepeated(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
-	for _, order := range []string{"fair", "unfair"} {
-		t.Run(order, func(t *testing.T) {
-			t.Parallel()
-			store, p := throughProxy(t, server, "?order="+order)
-			lost, held := request(order+"-lost"), request(order+"-held")
-			lost.TTL, held.TTL = time.Hour, time.Hour
-			grant := acquire(t, store, held)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			done := p.LoseReply(sends(opMulti, lost.Name), false)
-			go func() { <-done; cancel() }()
-			if _, err := store.Acquire(ctx, lost); err == nil || errors.Is(err, driver.ErrHeld) {
-				t.Fatalf("Acquire whose answer is lost: %v", err)
+	server, conn := start(t, servers.ZooKeeper)
+	inBothOrders(t, func(t *testing.T, order string) {
+		store, p := throughProxy(t, server, "?order="+order)
+		lost, held := request(order+"-lost"), request(order+"-held")
+		lost.TTL, held.TTL = time.Hour, time.Hour
+		grant := want.Acquire(t, store, held)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := p.LoseReply(sends(opMulti, lost.Name), false)
+		go func() { <-done; cancel() }()
+		want.Unknown(t, "Acquire whose answer is lost", want.Err(store.Acquire(ctx, lost)))
+		p.Hang(true)
+		p.Reset()
+		for _, g := range []driver.Grant{grant, {Name: lost.Name, Owner: lost.Owner}} {
+			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if err := store.Release(short, g); err == nil || errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release(%q) without a connection: %v", g.Name, err)
 			}
-			p.Hang(true)
-			p.Reset()
-			for _, g := range []driver.Grant{grant, {Name: lost.Name, Owner: lost.Owner}} {
-				short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				if err := store.Release(short, g); err == nil || errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("Release(%q) without a connection: %v", g.Name, err)
-				}
-				cancel()
-			}
-			p.Hang(false)
-			p.Reset()
-			for _, name := range []string{lost.Name, held.Name} {
-				eventually(t, "nothing is left of "+name, func() bool {
-					there, stat, err := conn.Exists("/" + name)
-					return err == nil && (!there || stat.NumChildren == 0)
-				})
-			}
-		})
-	}
+			cancel()
+		}
+		p.Hang(false)
+		p.Reset()
+		for _, name := range []string{lost.Name, held.Name} {
+			await.Until(t, "nothing is left of "+name, func() bool { return len(childrenOf(t, conn, name)) == 0 })
+		}
+	})
 }
 
 // TestLostReleaseIsRepeated: the request to remove a node is lost, and the caller of Release
@@ -319,24 +247,18 @@ func TestReleaseWithoutConnectionIsRepeated(t *testing.T) {
 // lock expires.
 func TestLostReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	store, p := throughProxy(t, server, "")
 	req := request("x")
 	req.TTL = time.Hour
-	grant := acquire(t, store, req)
+	grant := want.Acquire(t, store, req)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p.OnRequest(sends(opMulti, "/x/"), func(*proxy.Conn) { p.Hold(proxy.Requests); cancel() })
-	if err := store.Release(ctx, grant); err == nil || errors.Is(err, driver.ErrNotHeld) {
-		t.Fatalf("Release whose request is lost: %v", err)
-	}
+	want.Unknown(t, "Release whose request is lost", store.Release(ctx, grant))
 	p.Reset()
 	p.Deliver()
-	eventually(t, "the node is gone", func() bool {
-		there, stat, err := conn.Exists("/x")
-		return err == nil && (!there || stat.NumChildren == 0)
-	})
+	await.Until(t, "the node is gone", func() bool { return len(childrenOf(t, conn, "x")) == 0 })
 }
 
 // TestLateWatchKeepsNoPlace: the caller of Watch leaves at the moment at which the call begins. The
@@ -345,21 +267,14 @@ func TestLateWatchKeepsNoPlace(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	store, other := open(t, server.URL()), open(t, server.URL())
-	grant := acquire(t, other, request("x"))
+	grant := want.Acquire(t, other, request("x"))
 	req := request("x")
 	req.TTL, req.Queue = time.Second, true
-	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
-	}
+	want.Held(t, store, req, "Acquire of a held lock")
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := store.Watch(&leavingContext{Context: ctx, cancel: cancel}, req, func() {}); err == nil {
-		t.Fatal("Watch returned no error, although its context had ended")
-	}
-	release(t, other, grant)
-	eventually(t, "the place ends", func() bool {
-		_, err := other.Acquire(t.Context(), request("x"))
-		return err == nil
-	})
+	want.Unknown(t, "Watch returned no error, although its context had ended", want.Err(store.Watch(&leavingContext{Context: ctx, cancel: cancel}, req, func() {})))
+	want.Release(t, other, grant)
+	granted(t, other, "x")
 }
 
 // leavingContext ends when it is asked for the second time whether it has ended. The answer comes
@@ -385,12 +300,19 @@ func TestUnlockUsesNewConnectionWhenOldOneHangs(t *testing.T) {
 	t.Parallel()
 	store, p := throughProxy(t, servers.Run(t, servers.ZooKeeper), "?timeout=30s")
 	c := client(t, store, nil)
-	lease, err := c.Lock(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := want.Value(c.Lock(t.Context(), "x"))(t)
 	p.Blackhole()
-	if err := lease.Unlock(t.Context()); err != nil { // it gives up after ten seconds
-		t.Errorf("Unlock over a connection that hangs: %v", err)
-	}
+	want.Unlock(t, lease)
+}
+
+// TestCallWithoutAnswerIsUnreachable: a call whose context ends before the server answers returns
+// the context's error with ErrUnreachable, and says that there was no answer.
+func TestCallWithoutAnswerIsUnreachable(t *testing.T) {
+	t.Parallel()
+	p := proxy.Run(t, servers.Run(t, servers.ZooKeeper).Addr())
+	store := open(t, "zookeeper://"+p.Addr())
+	grant := want.Acquire(t, store, request("held"))
+	p.Hold()
+	t.Cleanup(p.Deliver) // so that Close reaches the server
+	faults.NoAnswer(t, store, grant, request("abandoned"), "no answer")
 }

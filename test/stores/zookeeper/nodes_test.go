@@ -12,8 +12,10 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/tokenstep"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -23,16 +25,12 @@ var curatorNode = regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 // secret owner, and leave nothing behind.
 func TestNodesLookLikeCurators(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeperReaping)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeperReaping)
 	store := open(t, server.URL()+"/locks")
 	req := request("orders/42")
-	grant := acquire(t, store, req)
-	waiting := request("orders/42")
-	waiting.Fair, waiting.Queue = true, true
-	if _, err := store.Acquire(t.Context(), waiting); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
+	grant := want.Acquire(t, store, req)
+	waiting := queuedRequest(exclusive, "orders/42")
+	mustWait(t, store, waiting)
 	children, _, err := conn.Children("/locks/orders%2F42")
 	if err != nil || len(children) != 4 {
 		t.Fatalf("the nodes are %q, %v; want two of each", children, err)
@@ -54,30 +52,42 @@ func TestNodesLookLikeCurators(t *testing.T) {
 			t.Errorf("the token is %d; want the czxid %d", grant.Token, stat.Czxid)
 		}
 	}
-	release(t, store, grant)
-	next := acquire(t, store, waiting)
-	release(t, store, next)
-	eventually(t, "the empty container vanishes", func() bool {
-		there, _, err := conn.Exists("/locks/orders%2F42")
-		return err == nil && !there
-	})
-	release(t, store, acquire(t, store, request("orders/42"))) // creates the container again
+	want.Release(t, store, grant)
+	want.Release(t, store, want.Acquire(t, store, waiting))
+	reaped(t, conn, "locks/orders%2F42")
+	want.Release(t, store, want.Acquire(t, store, request("orders/42"))) // creates the container again
+
+	for name, test := range map[string]struct {
+		mode     driver.Mode
+		children []string
+	}{
+		"exclusive": {exclusive, []string{"__WRIT__", "lock-"}},
+		"shared":    {shared, []string{"__READ__", "lock-"}},
+		"permit":    {two, []string{"2-lock-", "leases"}},
+	} {
+		grant := want.Acquire(t, store, requestIn(test.mode, name))
+		if got := nodeKinds(t, conn, "locks/"+name); !slices.Equal(got, test.children) {
+			t.Errorf("%s: the nodes are %q; want %q", name, got, test.children)
+		}
+		if got := nodeKinds(t, conn, "locks/"+name+"/leases"); test.mode == two && !slices.Equal(got, []string{"lease-"}) {
+			t.Errorf("the leases are %q; want one", got)
+		}
+		want.Release(t, store, grant)
+		nothingLeft(t, conn, "locks/"+name)
+	}
 }
 
 // TestContainerDataIsKept: locking a path keeps the data that another program stored there.
 func TestContainerDataIsKept(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
-	if _, err := conn.Create("/entity", []byte("precious"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	server, conn := start(t, servers.ZooKeeper)
+	want.OK(t, want.Err(conn.Create("/entity", []byte("precious"), zk.FlagPersistent, zk.WorldACL(zk.PermAll))))
 	for _, order := range []string{"fair", "unfair"} {
 		store := open(t, server.URL()+"?order="+order)
 		for range 3 {
-			grant := acquire(t, store, request("entity"))
-			wantHeld(t, store, "entity", "it was just granted")
-			release(t, store, grant)
+			grant := want.Acquire(t, store, request("entity"))
+			want.Held(t, store, request("entity"), "it was just granted")
+			want.Release(t, store, grant)
 		}
 	}
 	if data, _, err := conn.Get("/entity"); err != nil || string(data) != "precious" {
@@ -88,18 +98,15 @@ func TestContainerDataIsKept(t *testing.T) {
 // TestOtherChildrenAreIgnored: nodes that are not contenders' do not affect the lock.
 func TestOtherChildrenAreIgnored(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	for _, node := range []string{"/n", "/n/!config", "/n/zz", "/n/block-1", "/n/deadlock-info"} {
-		if _, err := conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		want.OK(t, want.Err(conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))))
 	}
 	for _, order := range []string{"fair", "unfair"} {
 		store := open(t, server.URL()+"?order="+order)
-		grant := acquire(t, store, request("n"))
-		wantHeld(t, store, "n", "it was just granted")
-		release(t, store, grant)
+		grant := want.Acquire(t, store, request("n"))
+		want.Held(t, store, request("n"), "it was just granted")
+		want.Release(t, store, grant)
 		if info, held, err := store.Find(t.Context(), "n"); err != nil || held {
 			t.Errorf("%s: Find returns %+v, %v, %v; want no holder", order, info, held, err)
 		}
@@ -110,8 +117,7 @@ func TestOtherChildrenAreIgnored(t *testing.T) {
 // before Diagnose does.
 func TestDiagnoseSurvivesReaping(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeperReaping)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeperReaping)
 	store, p := throughProxy(t, server, "/doctor")
 	removal := matches(opDelete, func(request []byte) bool {
 		return bytes.Contains(request, []byte("dlock-doctor-")) && !bytes.Contains(request, []byte("-lock-"))
@@ -131,7 +137,7 @@ func TestDiagnoseSurvivesReaping(t *testing.T) {
 	if err != nil || len(findings) == 0 || findings[0].Level != driver.LevelOK {
 		t.Errorf("the diagnosis is %v, %v; want that the rights suffice", findings, err)
 	}
-	happens(t, removed, "the removal of the container")
+	await.Event(t, removed, "the removal of the container")
 }
 
 // TestOrdersExcludeEachOther: the two orders exclude and wake each other.
@@ -140,115 +146,61 @@ func TestOrdersExcludeEachOther(t *testing.T) {
 	server := servers.Run(t, servers.ZooKeeper)
 	fair, unfair := open(t, server.URL()), open(t, server.URL()+"?order=unfair")
 	for _, pair := range [][2]driver.Store{{fair, unfair}, {unfair, fair}} {
-		grant := acquire(t, pair[0], request("n"))
-		wantHeld(t, pair[1], "n", "the other order has it")
-		next := make(chan error, 1)
-		go func() {
-			lease, err := client(t, pair[1], nil).Lock(t.Context(), "n")
-			if err == nil {
-				err = lease.Unlock(t.Context())
-			}
-			next <- err
-		}()
-		eventually(t, "the other contender waits", func() bool {
-			figures, err := server.Monitor(t.Context())
-			return err == nil && figures["zk_watch_count"] == "1"
-		})
-		release(t, pair[0], grant)
-		if err := happens(t, next, "the lock"); err != nil {
-			t.Error(err)
-		}
+		grant := want.Acquire(t, pair[0], request("n"))
+		want.Held(t, pair[1], request("n"), "the other order has it")
+		next := want.Locked(t, client(t, pair[1], nil), "n")
+		await.Until(t, "the other contender waits", func() bool { return watchCount(t, server) == 1 })
+		want.Release(t, pair[0], grant)
+		want.Unlock(t, want.Served(t, next, grant.Token))
 	}
 	// lock-0 does not pass a queue.
-	grant := acquire(t, fair, request("q"))
-	queued := request("q")
-	queued.Fair, queued.Queue = true, true
-	if _, err := fair.Acquire(t.Context(), queued); !errors.Is(err, driver.ErrHeld) {
-		t.Fatal(err)
-	}
-	release(t, fair, grant)
-	wantHeld(t, unfair, "q", "a waiter queues")
-	release(t, fair, acquire(t, fair, queued))
-	release(t, unfair, acquire(t, unfair, request("q")))
+	grant := want.Acquire(t, fair, request("q"))
+	queued := queuedRequest(exclusive, "q")
+	mustWait(t, fair, queued)
+	want.Release(t, fair, grant)
+	want.Held(t, unfair, request("q"), "a waiter queues")
+	want.Release(t, fair, want.Acquire(t, fair, queued))
+	want.Release(t, unfair, want.Acquire(t, unfair, request("q")))
 
 	// Waiters of both orders get the lock, one after another.
-	grant = acquire(t, fair, request("mixed"))
-	var waiters []<-chan outcome
-	for i, store := range []driver.Store{unfair, fair, unfair, fair} {
-		other := open(t, server.URL()+"?order="+[]string{"unfair", "fair"}[i%2])
-		waiters = append(waiters, lockLater(t, client(t, other, nil), "mixed"), lockLater(t, client(t, store, nil), "mixed"))
-	}
-	eventually(t, "the waiters watch", func() bool { return watchCount(t, server) >= 3 })
-	release(t, fair, grant)
-	last := grant.Token
-	for range waiters {
-		var got outcome
-		eventually(t, "the next turn", func() bool {
-			for _, w := range waiters {
-				select {
-				case got = <-w:
-					return true
-				default:
-				}
-			}
-			return false
-		})
-		if got.err != nil || got.lease.Token() <= last {
-			t.Fatalf("the next waiter: %v; want a token larger than %d", got, last)
-		}
-		last = got.lease.Token()
-		if err := got.lease.Unlock(t.Context()); err != nil {
-			t.Error(err)
+	grant = want.Acquire(t, fair, request("mixed"))
+	got := make(chan *dlock.Lease)
+	const each = 4
+	for range each {
+		for _, query := range []string{"", "?order=unfair"} {
+			waiter := want.Locked(t, client(t, open(t, server.URL()+query), nil), "mixed")
+			go func() { got <- <-waiter }()
 		}
 	}
+	await.Until(t, "the waiters watch", func() bool { return watchCount(t, server) >= 3 })
+	want.Release(t, fair, grant)
+	want.ServedAll(t, got, 2*each)
 }
 
 // TestGoZooKeeperLock: the Lock of the client library and dlock exclude and wake each other.
 func TestGoZooKeeperLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
 		t.Run(order, func(t *testing.T) {
 			store := open(t, server.URL()+"/shared?order="+order)
 			locks := client(t, store, nil)
 			theirs := zk.NewLock(conn, "/shared/n", zk.WorldACL(zk.PermAll))
-			if err := theirs.Lock(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := locks.TryLock(t.Context(), "n"); !errors.Is(err, dlock.ErrHeld) {
-				t.Errorf("TryLock: %v; want ErrHeld", err)
-			}
-			woken := make(chan error, 1)
-			var lease *dlock.Lease
-			go func() {
-				var err error
-				lease, err = locks.Lock(t.Context(), "n")
-				woken <- err
-			}()
-			eventually(t, "dlock waits", func() bool {
-				figures, err := server.Monitor(t.Context())
-				return err == nil && figures["zk_watch_count"] == "1"
-			})
-			if err := theirs.Unlock(); err != nil {
-				t.Fatal(err)
-			}
-			if err := happens(t, woken, "dlock's turn"); err != nil {
-				t.Fatal(err)
-			}
+			want.OK(t, theirs.Lock())
+			want.Error(t, "TryLock", want.Err(locks.TryLock(t.Context(), "n")), dlock.ErrHeld)
+			next, woken := want.Locked(t, locks, "n"), make(chan error, 1)
+			await.Until(t, "dlock waits", func() bool { return watchCount(t, server) == 1 })
+			want.OK(t, theirs.Unlock())
+			lease := want.Served(t, next, 0)
 			go func() { woken <- theirs.Lock() }()
-			eventually(t, "the other contender waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
+			await.Until(t, "the other contender waits", func() bool { return len(contenders(t, conn, "shared/n")) == 2 })
 			select {
 			case err := <-woken:
 				t.Fatalf("the other Lock got the lock that dlock holds: %v", err)
 			case <-time.After(100 * time.Millisecond):
 			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if err := happens(t, woken, "the turn of the other Lock"); err != nil {
-				t.Fatal(err)
-			}
+			want.Unlock(t, lease)
+			want.OK(t, await.Event(t, woken, "the turn of the other Lock"))
 			if err := theirs.Unlock(); err != nil {
 				t.Error(err)
 			}
@@ -265,17 +217,11 @@ func TestBreakReportsLoss(t *testing.T) {
 		lost := make(chan struct{})
 		req := request(order)
 		req.Lost = func() { close(lost) }
-		grant := acquire(t, holder, req)
-		if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-			t.Fatal(errs)
-		}
-		if err := other.Break(t.Context(), order, grant.Token); err != nil {
-			t.Fatal(err)
-		}
-		happens(t, lost, "the call of Lost")
-		if err := holder.Release(t.Context(), grant); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release: %v", err)
-		}
+		grant := want.Acquire(t, holder, req)
+		want.Renew(t, holder, "of what is held", grant)
+		want.Break(t, other, grant)
+		await.Event(t, lost, "Lost")
+		want.Error(t, "Release", holder.Release(t.Context(), grant), driver.ErrNotHeld)
 	}
 }
 
@@ -283,28 +229,15 @@ func TestBreakReportsLoss(t *testing.T) {
 // removal of the nodes ahead does not give it the lock.
 func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	const timeout = 4 * time.Second
 	store, other := open(t, server.URL()+"?timeout="+timeout.String()), open(t, server.URL())
-	before := acquire(t, other, request("x"))
+	before := want.Acquire(t, other, request("x"))
 	req := request("x")
 	req.Queue = true
-	woken := make(chan struct{}, 1)
-	stop, err := store.Watch(t.Context(), req, func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	woken := want.Watch(t, store, req)
 	start := time.Now()
-	if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
-	}
+	want.Held(t, store, req, "Acquire of a held lock")
 	nodes := childrenOf(t, conn, "x")
 	if len(nodes) != 4 {
 		t.Fatalf("the nodes are %q; want two of each", nodes)
@@ -315,24 +248,22 @@ func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if uint64(stat.Czxid) != tokenstep.Number(before.Token) {
-			if err := conn.Delete("/x/"+node, -1); err != nil {
-				t.Fatal(err)
-			}
+			want.OK(t, conn.Delete("/x/"+node, -1))
 		}
 	}
-	eventually(t, "its node was last seen too long ago", func() bool { return time.Since(start) > timeout/16 })
-	release(t, store, acquire(t, store, request("y"))) // the leader confirms the session
-	release(t, other, before)
-	second := acquire(t, other, request("x"))
-	happens(t, woken, "the wake-up")
+	await.Until(t, "its node was last seen too long ago", func() bool { return time.Since(start) > timeout/16 })
+	want.Release(t, store, want.Acquire(t, store, request("y"))) // the leader confirms the session
+	want.Release(t, other, before)
+	second := want.Acquire(t, other, request("x"))
+	await.Event(t, woken, "the wake-up")
 	grant, err := store.Acquire(t.Context(), req)
 	if err == nil {
 		t.Fatalf("token %d was granted while another has the lock with token %d", grant.Token, second.Token)
 	}
-	release(t, other, second)
-	happens(t, woken, "the wake-up")
-	if grant = acquire(t, store, req); grant.Token <= second.Token {
+	want.Release(t, other, second)
+	await.Event(t, woken, "the wake-up")
+	if grant = want.Acquire(t, store, req); grant.Token <= second.Token {
 		t.Errorf("token %d after %d", grant.Token, second.Token)
 	}
-	release(t, store, grant)
+	want.Release(t, store, grant)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"github.com/dlock-go/dlock/zklock"
 	"github.com/go-zookeeper/zk"
 )
@@ -26,7 +27,7 @@ func TestSequenceNumbersRestart(t *testing.T) {
 
 	conn := admin(t, server.Addr())
 	holder, other := open(t, server.URL()), open(t, server.URL())
-	grant := acquire(t, holder, request("n"))
+	grant := want.Acquire(t, holder, request("n"))
 	if nodes := contenders(t, conn, "n"); len(nodes) != 1 || !strings.HasSuffix(nodes[0], "lock-2147483643") {
 		t.Fatalf("the nodes are %q; want one with a number close to the last", nodes)
 	}
@@ -39,18 +40,14 @@ func TestSequenceNumbersRestart(t *testing.T) {
 	if !errors.Is(err, zklock.ErrNumbersUsedUp) {
 		t.Errorf("beyond the last number: %v; want ErrNumbersUsedUp", err)
 	}
-	if errs := holder.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-		t.Errorf("Renew by the holder: %v", errs)
-	}
-	release(t, holder, grant)
-	next := acquire(t, other, request("n"))
+	want.Renew(t, holder, "of what is held", grant)
+	want.Release(t, holder, grant)
+	next := want.Acquire(t, other, request("n"))
 	if nodes := contenders(t, conn, "n"); len(nodes) != 1 || !strings.HasSuffix(nodes[0], "lock-0000000000") {
 		t.Errorf("the nodes are %q; want one whose number is the first", nodes)
 	}
-	if next.Token <= grant.Token {
-		t.Errorf("token %d after %d", next.Token, grant.Token)
-	}
-	release(t, other, next)
+	want.Larger(t, next.Token, grant.Token)
+	want.Release(t, other, next)
 }
 
 // TestNumbersOfSemaphoreRestart: the numbers of a semaphore's container restart when it is empty,
@@ -62,17 +59,16 @@ func TestNumbersOfSemaphoreRestart(t *testing.T) {
 
 	conn := admin(t, server.Addr())
 	holder, other := open(t, server.URL()), open(t, server.URL())
-	two := driver.Mode{Limit: 2}
 	last := uint64(0)
 	for range 6 {
-		grant := acquire(t, holder, requestIn(two, "n"))
+		grant := want.Acquire(t, holder, requestIn(two, "n"))
 		if grant.Token <= last {
 			t.Errorf("token %d after %d", grant.Token, last)
 		}
 		last = grant.Token
-		release(t, holder, grant)
+		want.Release(t, holder, grant)
 	}
-	grants := []driver.Grant{acquire(t, holder, requestIn(two, "m")), acquire(t, holder, requestIn(two, "m"))}
+	grants := []driver.Grant{want.Acquire(t, holder, requestIn(two, "m")), want.Acquire(t, holder, requestIn(two, "m"))}
 	var err error
 	for range 4 {
 		if err = tryInQueue(t, other, queuedRequest(two, "m")); err == nil {
@@ -83,13 +79,13 @@ func TestNumbersOfSemaphoreRestart(t *testing.T) {
 		t.Errorf("beyond the last number: %v; want ErrNumbersUsedUp", err)
 	}
 	for _, grant := range grants {
-		release(t, holder, grant)
+		want.Release(t, holder, grant)
 	}
-	grant := acquire(t, other, requestIn(two, "m"))
+	grant := want.Acquire(t, other, requestIn(two, "m"))
 	if leases := childrenOf(t, conn, "m/leases"); len(leases) != 1 || !strings.HasSuffix(leases[0], "lease-0000000000") {
 		t.Errorf("the leases are %q; want one whose number is the first", leases)
 	}
-	release(t, other, grant)
+	want.Release(t, other, grant)
 }
 
 // tryInQueue makes an attempt that creates its nodes without looking whether the lock is free, and
@@ -122,9 +118,7 @@ func createWithNextNumber(t testing.TB, server *servers.Server, number int32, pa
 		t.Fatal(err)
 	}
 	conn.Close()
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, server.Kill())
 	const ahead = 1000 // later than everything that happened since
 	zxid := stat.Czxid + ahead
 	var records [][]byte
@@ -136,12 +130,8 @@ func createWithNextNumber(t testing.TB, server *servers.Server, number int32, pa
 	}
 	log := transactionLog(records...)
 	file := filepath.Join(server.Dir(), "data", "version-2", fmt.Sprintf("log.%x", zxid))
-	if err := os.WriteFile(file, log, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, os.WriteFile(file, log, 0o644))
+	want.OK(t, server.Restart())
 }
 
 // transactionLog returns a log file of ZooKeeper: "ZKLG", version 2, a database, then records

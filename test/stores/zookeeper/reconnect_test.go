@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // TestReconnectionWakesWaiters: the store may miss events while it has no connection, so it
@@ -21,34 +23,22 @@ func TestReconnectionWakesWaiters(t *testing.T) {
 	holder := open(t, server.URL())
 	first := request("x")
 	first.TTL = time.Hour // so that no expiry wakes the waiter
-	grant := acquire(t, holder, first)
+	grant := want.Acquire(t, holder, first)
 	for _, order := range []string{"fair", "unfair"} {
 		store, p := throughProxy(t, server, "?order="+order)
 		req := request("x")
 		req.Queue = order == "fair"
-		woken := make(chan struct{}, 10)
-		stop, err := store.Watch(t.Context(), req, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("%s: Acquire: %v; want ErrHeld", order, err)
-		}
+		woken := want.Watch(t, store, req)
+		mustWait(t, store, req)
 		select {
 		case <-woken:
 			t.Fatalf("%s: the waiter was woken before the reconnection", order)
 		default:
 		}
 		p.Reset()
-		happens(t, woken, order+": the wake-up after the reconnection")
-		stop()
+		await.Event(t, woken, order+": the wake-up after the reconnection")
 	}
-	release(t, holder, grant)
+	want.Release(t, holder, grant)
 }
 
 // TestReplacedNodesAreNoticedAfterReconnection: while the store has no connection, the nodes that
@@ -62,49 +52,29 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	server := servers.Run(t, servers.ZooKeeper)
 	store, p := throughProxy(t, server, "?order=unfair")
 	other := open(t, server.URL()+"?order=unfair")
-	held := acquire(t, store, request("held"))
-	if errs := store.Renew(t.Context(), []driver.Grant{held}); errs != nil { // watches the node
-		t.Fatal(errs)
-	}
-	before := acquire(t, other, request("wanted"))
+	held := want.Acquire(t, store, request("held"))
+	want.Renew(t, store, "of what is held", held)
+	before := want.Acquire(t, other, request("wanted"))
 	wanted := request("wanted")
-	woken := make(chan struct{}, 1)
-	stop, err := store.Watch(t.Context(), wanted, func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	if _, err := store.Acquire(t.Context(), wanted); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
-	}
+	woken := want.Watch(t, store, wanted)
+	want.Held(t, store, wanted, "Acquire of a held lock")
 
 	p.Hang(true)
 	p.Reset()
-	if err := other.Break(t.Context(), "held", held.Token); err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, other, request("held"))
-	release(t, other, before)
-	next := acquire(t, other, request("wanted"))
+	want.Break(t, other, held)
+	want.Acquire(t, other, request("held"))
+	want.Release(t, other, before)
+	next := want.Acquire(t, other, request("wanted"))
 	restored := p.OnRequest(raiseZxid, nil)
 	p.Hang(false)
 	p.Reset()
-	happens(t, restored, "the request to restore the watches")
-	if errs := store.Renew(t.Context(), []driver.Grant{held}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("Renew of a lock that was broken: %v; want ErrNotHeld", errs)
-	}
-	happens(t, woken, "the wake-up after the reconnection")
-	if _, err := store.Acquire(t.Context(), wanted); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire of a held lock: %v; want ErrHeld", err)
-	}
-	release(t, other, next)
-	happens(t, woken, "the wake-up after the release")
-	release(t, store, acquire(t, store, wanted))
+	await.Event(t, restored, "the request to restore the watches")
+	want.Error(t, "Renew of a lock that was broken", want.RenewError(t, store, held), driver.ErrNotHeld)
+	await.Event(t, woken, "the wake-up after the reconnection")
+	want.Held(t, store, wanted, "Acquire of a held lock")
+	want.Release(t, other, next)
+	await.Event(t, woken, "the wake-up after the release")
+	want.Release(t, store, want.Acquire(t, store, wanted))
 }
 
 // TestRestOfLostLockIsRemovedAfterAnOutage: an operator removes the holder's node, and the store
@@ -112,27 +82,19 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 // again, although its session has lived on, so that no contender waits for a lock without a holder.
 func TestRestOfLostLockIsRemovedAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	store, p := throughProxy(t, server, "")
 	other := open(t, server.URL())
-	grant := acquire(t, store, request("x"))
-	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil { // watches the node
-		t.Fatal(errs)
-	}
+	grant := want.Acquire(t, store, request("x"))
+	want.Renew(t, store, "of what is held", grant)
 	lost := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("__WRIT__")) },
 		func(c *proxy.Conn) { p.Hang(true); c.Reset() })
-	if err := conn.Delete("/x/"+contenders(t, conn, "x")[0], -1); err != nil {
-		t.Fatal(err)
-	}
-	happens(t, lost, "the removal of the companion")
+	want.OK(t, conn.Delete("/x/"+contenders(t, conn, "x")[0], -1))
+	await.Event(t, lost, "the removal of the companion")
 	<-time.After(7 * time.Second) // longer than a call waits for a connection, less than the session's timeout
 	p.Hang(false)
 	p.Reset()
-	eventually(t, "another owner is granted the lock", func() bool {
-		_, err := other.Acquire(t.Context(), request("x"))
-		return err == nil
-	})
+	granted(t, other, "x")
 }
 
 // raiseZxid finds the request by which the client restores its watches, and raises its first field:
@@ -159,29 +121,26 @@ func TestShorterTimeoutAfterReconnection(t *testing.T) {
 	other := open(t, server.URL())
 	req, lost := request("x"), make(chan struct{})
 	req.Lost = func() { close(lost) }
-	grant := acquire(t, store, req)
+	grant := want.Acquire(t, store, req)
 	short := request("short")
 	short.TTL = 15 * time.Second // three quarters of the shorter timeout
-	kept := acquire(t, store, short)
+	kept := want.Acquire(t, store, short)
 	shortened := p.OnRequest(shortenTimeout, nil)
 	p.Reset()
-	happens(t, shortened, "the request for the session")
+	await.Event(t, shortened, "the request for the session")
 
 	renewed := time.Now()
 	errs := store.Renew(t.Context(), []driver.Grant{grant, kept})
 	if len(errs) != 2 || !errors.Is(errs[0], driver.ErrNotHeld) || errs[1] != nil {
 		t.Errorf("Renew: %v; want ErrNotHeld for the long TTL alone", errs)
 		p.Hold(proxy.Requests, proxy.Replies) // until the session has ended
-		eventually(t, "another owner is granted the lock", func() bool {
-			_, err := other.Acquire(t.Context(), request("x"))
-			return err == nil
-		})
+		granted(t, other, "x")
 		t.Fatalf("another owner had the lock after %v, although the renewal promised it for %v", time.Since(renewed), grant.TTL)
 	}
-	happens(t, lost, "the report of the loss")
-	wantHeld(t, other, "x", "the holder has time to stop")
-	release(t, store, grant)
-	release(t, other, acquire(t, other, request("x")))
+	await.Event(t, lost, "the report of the loss")
+	want.Held(t, other, request("x"), "the holder has time to stop")
+	want.Release(t, store, grant)
+	want.Release(t, other, want.Acquire(t, other, request("x")))
 }
 
 // shortenTimeout finds the client's request for a session, and asks for a timeout of 20 seconds.

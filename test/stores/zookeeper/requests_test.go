@@ -24,6 +24,11 @@ func sends(op uint32, text string) func(requests []byte) bool {
 	return matches(op, func(request []byte) bool { return bytes.Contains(request, []byte(text)) })
 }
 
+// removal matches a request that removes nodes, also one by name alone.
+func removal(text string) func(requests []byte) bool {
+	return func(requests []byte) bool { return sends(opMulti, text)(requests) || sends(opDelete, text)(requests) }
+}
+
 // matches matches a request of that kind for which ok is true, also among several that were sent
 // together. Each begins with its length, its number and its kind.
 func matches(op uint32, ok func(request []byte) bool) func(requests []byte) bool {

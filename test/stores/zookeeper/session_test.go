@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,9 +14,12 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/tokenstep"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"github.com/dlock-go/dlock/zklock"
 	"github.com/go-zookeeper/zk"
 )
@@ -25,7 +29,7 @@ func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.S
 	t.Helper()
 	p := proxy.Run(t, server.Addr())
 	store := open(t, "zookeeper://"+p.Addr()+query)
-	release(t, store, acquire(t, store, request("warm-up-"+p.Addr())))
+	want.Release(t, store, want.Acquire(t, store, request("warm-up-"+p.Addr())))
 	return store, p
 }
 
@@ -33,14 +37,13 @@ func throughProxy(t testing.TB, server *servers.Server, query string) (*zklock.S
 // ID, and creates no second one.
 func TestLostCreationAnswerFindsNode(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	for _, order := range []string{"fair", "unfair"} {
 		store, p := throughProxy(t, server, "?order="+order)
 		name := "guid-" + order
 		lost := p.LoseReply(acquires(name), true)
-		grant := acquire(t, store, request(name))
-		happens(t, lost, "the lost answer")
+		grant := want.Acquire(t, store, request(name))
+		await.Event(t, lost, "the lost answer")
 		children := contenders(t, conn, name)
 		if len(children) != 1 {
 			t.Fatalf("%s: the nodes are %q; want one", order, children)
@@ -49,10 +52,10 @@ func TestLostCreationAnswerFindsNode(t *testing.T) {
 		if err != nil || uint64(stat.Czxid) != tokenstep.Number(grant.Token) {
 			t.Errorf("%s: the token is %d; want one of the node's czxid %d (%v)", order, grant.Token, stat.Czxid, err)
 		}
-		wantHeld(t, open(t, server.URL()), name, "it was granted")
-		release(t, store, grant)
+		want.Held(t, open(t, server.URL()), request(name), "it was granted")
+		want.Release(t, store, grant)
 		other := open(t, server.URL())
-		release(t, other, acquire(t, other, request(name)))
+		want.Release(t, other, want.Acquire(t, other, request(name)))
 	}
 }
 
@@ -60,16 +63,15 @@ func TestLostCreationAnswerFindsNode(t *testing.T) {
 // however often the connection breaks.
 func TestRefusalSurvivesBrokenConnections(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	holder := open(t, server.URL())
 	store, p := throughProxy(t, server, "")
 	var grant driver.Grant
 	overtaken := p.OnRequest(acquires("taken"), func(*proxy.Conn) { grant, _ = holder.Acquire(t.Context(), request("taken")) })
 	lost := p.LoseReply(removes("taken"), true)
-	wantHeld(t, store, "taken", "the connection broke when the node was removed")
-	happens(t, overtaken, "the lock was free when the attempt looked")
-	happens(t, lost, "the lost answer")
+	want.Held(t, store, request("taken"), "the connection broke when the node was removed")
+	await.Event(t, overtaken, "the lock was free when the attempt looked")
+	await.Event(t, lost, "the lost answer")
 
 	const breaks = 12
 	var broke atomic.Int32
@@ -88,49 +90,38 @@ func TestRefusalSurvivesBrokenConnections(t *testing.T) {
 	if children := childrenOf(t, conn, "taken"); len(children) != 2 {
 		t.Errorf("the nodes are %q; want the holder's two", children)
 	}
-	release(t, holder, grant)
+	want.Release(t, holder, grant)
 }
 
 // TestNodeOfOldSessionIsNotAdopted: the store does not adopt a node of an earlier session, though
 // the node has its ID and still exists.
 func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	store, p := throughProxy(t, server, "?timeout=5s")
 	req := request("old")
 	// The node is created, the answer is lost, and the session ends.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p.OnRequest(acquires("old"), func(*proxy.Conn) { p.Hold(proxy.Replies); cancel() })
-	if _, err := store.Acquire(ctx, req); err == nil || errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire without an answer: %v", err)
-	}
+	want.Unknown(t, "Acquire without an answer", want.Err(store.Acquire(ctx, req)))
 	old := ""
-	eventually(t, "the node is created", func() bool {
-		if there, _, err := conn.Exists("/old"); err != nil || !there {
-			return false
-		}
+	await.Until(t, "the node is created", func() bool {
 		children := contenders(t, conn, "old")
-		if len(children) != 1 {
-			return false
+		if len(children) == 1 {
+			old = children[0]
 		}
-		old = children[0]
-		return true
+		return old != ""
 	})
 	// ZooKeeper may remove a container that is empty.
-	if _, err := conn.Create("/old/other", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, want.Err(conn.Create("/old/other", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	p.Hold()
-	eventually(t, "the session ends", func() bool {
+	await.Until(t, "the session ends", func() bool {
 		there, _, err := conn.Exists("/old/" + old)
 		return err == nil && !there
 	})
 	// The test creates the same node in a session that lives.
-	if _, err := conn.Create("/old/"+old, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, want.Err(conn.Create("/old/"+old, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	p.Deliver()
 	p.Reset()
 	grant, err := store.Acquire(t.Context(), req)
@@ -165,69 +156,43 @@ func (w reportingStore) Watch(ctx context.Context, req driver.Request, wake func
 func TestSessionEndReportsLossAndWaitersGoOn(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
-	for _, order := range []string{"fair", "unfair"} {
-		t.Run(order, func(t *testing.T) {
-			t.Parallel()
-			const timeout = 2 * time.Second
-			query := fmt.Sprintf("/%s?order=%s&timeout=", order, order)
-			cut, p := throughProxy(t, server, query+timeout.String())
-			lost := make(chan struct{})
-			mine := request("mine")
-			mine.Lost = func() { close(lost) }
-			old := acquire(t, cut, mine)
+	inBothOrders(t, func(t *testing.T, order string) {
+		const timeout = 2 * time.Second
+		query := fmt.Sprintf("/%s?order=%s&timeout=", order, order)
+		cut, p := throughProxy(t, server, query+timeout.String())
+		lost := make(chan struct{})
+		mine := request("mine")
+		mine.Lost = func() { close(lost) }
+		old := want.Acquire(t, cut, mine)
 
-			other := open(t, server.URL()+query+"30s")
-			theirs := acquire(t, other, request("theirs"))
-			waited := make(chan error, 1)
-			watches := make(chan struct{}, 1)
-			waiter := client(t, reportingStore{cut, watches}, nil)
-			go func() {
-				lease, err := waiter.Lock(t.Context(), "theirs")
-				if err == nil {
-					err = lease.Unlock(t.Context())
-				}
-				waited <- err
-			}()
-			happens(t, watches, "the waiter's watch")
+		other := open(t, server.URL()+query+"30s")
+		theirs := want.Acquire(t, other, request("theirs"))
+		watches := make(chan struct{}, 1)
+		waited := want.Locked(t, client(t, reportingStore{cut, watches}, nil), "theirs")
+		await.Event(t, watches, "the waiter's watch")
 
-			p.Hold()
-			var next driver.Grant
-			mineAgain := request("mine")
-			eventually(t, "the session ends", func() (free bool) {
-				var err error
-				next, err = other.Acquire(t.Context(), mineAgain)
-				return err == nil
-			})
-			if next.Token <= old.Token {
-				t.Errorf("token %d after %d", next.Token, old.Token)
-			}
-			p.Reset()
-			p.Deliver()
-			happens(t, lost, "the call of Lost")
-			if errs := cut.Renew(t.Context(), []driver.Grant{old}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("Renew of a lost lock: %v; want ErrNotHeld", errs)
-			}
-			if err := cut.Release(t.Context(), old); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Release of a lost lock: %v; want ErrNotHeld", err)
-			}
-			release(t, other, theirs)
-			if err := happens(t, waited, "the waiter's turn"); err != nil {
-				t.Errorf("the waiter: %v", err)
-			}
-			release(t, other, next)
-		})
-	}
+		p.Hold()
+		next := granted(t, other, "mine")
+		want.Larger(t, next.Token, old.Token)
+		p.Reset()
+		p.Deliver()
+		await.Event(t, lost, "Lost")
+		want.Error(t, "Renew of a lost lock", want.RenewError(t, cut, old), driver.ErrNotHeld)
+		want.Error(t, "Release of a lost lock", cut.Release(t.Context(), old), driver.ErrNotHeld)
+		want.Release(t, other, theirs)
+		want.Unlock(t, want.Served(t, waited, theirs.Token))
+		want.Release(t, other, next)
+	})
 }
 
 // TestOneNodeForManyWaiters: 10,000 goroutines that wait for one name in one process share one
 // watch, and one node with the order Fair.
 func TestOneNodeForManyWaiters(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	for order, nodes := range map[string]int{"fair": 2, "unfair": 1} {
 		holder := open(t, server.URL()+"?order="+order)
-		grant := acquire(t, holder, request(order))
+		grant := want.Acquire(t, holder, request(order))
 		c := dlock.New(open(t, server.URL()+"?order="+order), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		const waiters = 10_000
@@ -235,7 +200,7 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		for range waiters {
 			go func() { _, err := c.Lock(ctx, order); gone <- err }()
 		}
-		eventually(t, "a waiter watches", func() bool { return watchCount(t, server) == 1 })
+		await.Until(t, "a waiter watches", func() bool { return watchCount(t, server) == 1 })
 		most := 0
 		poll := time.NewTicker(20 * time.Millisecond)
 		defer poll.Stop()
@@ -251,15 +216,15 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		}
 		cancel()
 		for range waiters {
-			if err := happens(t, gone, "the end of a wait"); !errors.Is(err, context.Canceled) {
+			if err := await.Event(t, gone, "the end of a wait"); !errors.Is(err, context.Canceled) {
 				t.Fatalf("a cancelled wait: %v", err)
 			}
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		release(t, holder, grant)
-		eventually(t, "no watch is left", func() bool { return watchCount(t, server) == 0 })
+		want.Release(t, holder, grant)
+		await.Until(t, "no watch is left", func() bool { return watchCount(t, server) == 0 })
 	}
 }
 
@@ -271,14 +236,8 @@ func watchCount(t testing.TB, server *servers.Server) int {
 // statistic returns one of the server's statistics. Asking for it counts as a packet.
 func statistic(t testing.TB, server *servers.Server, name string) int {
 	t.Helper()
-	figures, err := server.Monitor(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(figures[name])
-	if err != nil {
-		t.Fatal(err)
-	}
+	figures := want.Value(server.Monitor(t.Context()))(t)
+	n := want.Value(strconv.Atoi(figures[name]))(t)
 	return n
 }
 
@@ -288,33 +247,17 @@ func TestHandoverSendsFewRequests(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.ZooKeeper)
 	clients := []*dlock.Client{client(t, open(t, server.URL()), nil), client(t, open(t, server.URL()), nil)}
-	lease, err := clients[0].Lock(t.Context(), "hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := want.Value(clients[0].Lock(t.Context(), "hot"))(t)
 	const turns = 40
 	before, asked := statistic(t, server, "zk_packets_received"), 1
 	for i := range turns {
-		next := make(chan *dlock.Lease, 1)
-		go func() {
-			lease, err := clients[(i+1)%2].Lock(t.Context(), "hot")
-			if err != nil {
-				t.Errorf("Lock: %v", err)
-			}
-			next <- lease
-		}()
-		eventually(t, "the other client watches", func() bool { asked++; return watchCount(t, server) == 1 })
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if lease = happens(t, next, "the turn of the other client"); lease == nil {
-			t.FailNow()
-		}
+		next := want.Locked(t, clients[(i+1)%2], "hot")
+		await.Until(t, "the other client watches", func() bool { asked++; return watchCount(t, server) == 1 })
+		want.Unlock(t, lease)
+		lease = want.Served(t, next, lease.Token())
 	}
 	n := statistic(t, server, "zk_packets_received") - before - asked
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	want.Unlock(t, lease)
 	if most := 5 * turns; n > most {
 		t.Errorf("%d requests for %d turns; want %d at most", n, turns, most)
 	}
@@ -352,16 +295,43 @@ func TestCloseEndsCalls(t *testing.T) {
 				_, err := store.Acquire(ctx, request("x"))
 				result <- err
 			}()
-			happens(t, waits, "the call")
+			await.Event(t, waits, "the call")
 			if store == silent && !p.Held(proxy.Replies, limit) {
 				t.Fatal("no request was sent")
 			}
 			if err := store.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := happens(t, result, "its end"); !errors.Is(err, driver.ErrClosed) {
-				t.Errorf("Acquire: %v; want ErrClosed", err)
-			}
+			want.Error(t, "Acquire", await.Event(t, result, "its end"), driver.ErrClosed)
 		})
+	}
+}
+
+// TestCloseDuringCallsEnds checks that Close returns although calls are under way. A request that is sent
+// while the client of ZooKeeper closes may block the client for good.
+func TestCloseDuringCallsEnds(t *testing.T) {
+	t.Parallel()
+	url := servers.URL(t, servers.ZooKeeper) + "/close"
+	for range 100 {
+		store := want.Value(zklock.Open(t.Context(), url, nil))(t)
+		var calls sync.WaitGroup
+		for i := range 6 {
+			calls.Go(func() {
+				for {
+					req := driver.Request{Name: fmt.Sprint(i), Owner: driver.NewOwner(), TTL: 20 * time.Second}
+					grant, err := store.Acquire(t.Context(), req)
+					if err != nil {
+						return
+					}
+					_ = store.Release(t.Context(), grant)
+				}
+			})
+		}
+		_ = backoff.Sleep(t.Context(), rand.N(30*time.Millisecond))
+		closed := want.Later(func() error { return store.Close() })
+		if err := await.Event(t, closed, "Close returns"); err != nil {
+			t.Error(err)
+		}
+		calls.Wait()
 	}
 }

@@ -1,8 +1,6 @@
 package zookeeper
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +8,9 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 	"github.com/dlock-go/dlock/zklock"
 	"github.com/go-zookeeper/zk"
 )
@@ -19,10 +20,7 @@ const limit = 30 * time.Second
 
 func open(t testing.TB, url string) *zklock.Store {
 	t.Helper()
-	store, err := zklock.Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := want.Value(zklock.Open(t.Context(), url, nil))(t)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -49,6 +47,24 @@ func admin(t testing.TB, addr string) *zk.Conn {
 	return conn
 }
 
+// start starts a server, and connects to it for the test itself.
+func start(t testing.TB, kind *servers.Kind) (*servers.Server, *zk.Conn) {
+	t.Helper()
+	server := servers.Run(t, kind)
+	return server, admin(t, server.Addr())
+}
+
+// inBothOrders runs a test with the order Fair and with the order Unfair.
+func inBothOrders(t *testing.T, test func(t *testing.T, order string)) {
+	t.Helper()
+	for _, order := range []string{"fair", "unfair"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			test(t, order)
+		})
+	}
+}
+
 // contenders returns the nodes of a lock's holder and waiters, without anchors.
 func contenders(t testing.TB, conn *zk.Conn, name string) []string {
 	t.Helper()
@@ -63,50 +79,14 @@ func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: limit, Holder: driver.Holder{Host: "h", PID: 1, Program: "test"}}
 }
 
-func acquire(t testing.TB, store driver.Store, req driver.Request) driver.Grant {
+// granted waits until a lock is granted.
+func granted(t testing.TB, store driver.Store, name string) (grant driver.Grant) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	grant, err := store.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", req.Name, err)
-	}
+	req := request(name)
+	await.Until(t, "another owner is granted the lock", func() (ok bool) {
+		var err error
+		grant, err = store.Acquire(t.Context(), req)
+		return err == nil
+	})
 	return grant
-}
-
-func release(t testing.TB, store driver.Store, grant driver.Grant) {
-	t.Helper()
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Errorf("Release(%q): %v", grant.Name, err)
-	}
-}
-
-func wantHeld(t testing.TB, store driver.Store, name, why string) {
-	t.Helper()
-	if _, err := store.Acquire(t.Context(), request(name)); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire(%q): %v; want ErrHeld: %s", name, err, why)
-	}
-}
-
-// eventually polls until ok returns true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
-}
-
-// happens waits for an event.
-func happens[T any](t testing.TB, event <-chan T, what string) (got T) {
-	t.Helper()
-	select {
-	case got = <-event:
-	case <-time.After(limit):
-		t.Fatalf("%s: not within %v", what, limit)
-	}
-	return got
 }

@@ -19,7 +19,9 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // TestTLS: with the right authority the store works over TLS. With another authority, or
@@ -29,9 +31,9 @@ func TestTLS(t *testing.T) {
 	server := servers.Run(t, servers.ZooKeeper)
 	addr, authority := terminateTLS(t, server.Addr())
 	store := open(t, "zookeeper://"+addr+"?tls=true&ca="+url.QueryEscape(authority))
-	grant := acquire(t, store, request("n"))
-	wantHeld(t, open(t, server.URL()), "n", "it is held over TLS")
-	release(t, store, grant)
+	grant := want.Acquire(t, store, request("n"))
+	want.Held(t, open(t, server.URL()), request("n"), "it is held over TLS")
+	want.Release(t, store, grant)
 	findings, err := store.Diagnose(t.Context())
 	if text := fmt.Sprintf("%+v", findings); err != nil || !strings.Contains(text, "The connection is encrypted.") {
 		t.Errorf("the diagnosis over TLS is %s, %v", text, err)
@@ -39,7 +41,7 @@ func TestTLS(t *testing.T) {
 
 	reportedSoon(t, "zookeeper://"+addr+"?tls=true", "certificate")
 	reportedSoon(t, server.URL()+"?tls=true", "does it speak TLS?")
-	eventually(t, "without TLS the first error names it, if a connection failed during the call", func() bool {
+	await.Until(t, "without TLS the first error names it, if a connection failed during the call", func() bool {
 		_, err := open(t, "zookeeper://"+addr).Acquire(t.Context(), request("n"))
 		if !errors.Is(err, driver.ErrUnreachable) {
 			t.Fatalf("without TLS: %v; want ErrUnreachable", err)
@@ -72,13 +74,8 @@ func terminateTLS(t testing.TB, target string) (addr, authority string) {
 	defer model.Close()
 	authority = filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: model.Certificate().Raw})
-	if err := os.WriteFile(authority, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: model.TLS.Certificates, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want.OK(t, os.WriteFile(authority, text, 0o600))
+	listener := want.Value(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: model.TLS.Certificates, MinVersion: tls.VersionTLS12}))(t)
 	var work sync.WaitGroup
 	t.Cleanup(func() { listener.Close(); work.Wait() })
 	work.Go(func() {

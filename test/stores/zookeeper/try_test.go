@@ -9,14 +9,14 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
+	"github.com/dlock-go/dlock/test/harness/want"
 )
 
 // TestRefusedTryCreatesNothing: an attempt without waiting that the holders refuse creates no node, in
 // front of which others would be refused, too, although the lock is free by then.
 func TestRefusedTryCreatesNothing(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.ZooKeeper)
-	conn := admin(t, server.Addr())
+	server, conn := start(t, servers.ZooKeeper)
 	store, other := open(t, server.URL()), open(t, server.URL())
 	for name, modes := range map[string]struct {
 		held, tried driver.Mode
@@ -34,7 +34,7 @@ func TestRefusedTryCreatesNothing(t *testing.T) {
 			}
 			return stat.Cversion
 		}
-		grant := acquire(t, other, requestIn(modes.held, name))
+		grant := want.Acquire(t, other, requestIn(modes.held, name))
 		before := changes()
 		for range 3 {
 			mustWait(t, store, requestIn(modes.tried, name))
@@ -42,8 +42,8 @@ func TestRefusedTryCreatesNothing(t *testing.T) {
 		if after := changes(); after != before {
 			t.Errorf("%s: refused attempts made %d changes of nodes", name, after-before)
 		}
-		release(t, other, grant)
-		release(t, store, acquire(t, store, requestIn(modes.tried, name))) // at once, although another server may not know of it yet
+		want.Release(t, other, grant)
+		want.Release(t, store, want.Acquire(t, store, requestIn(modes.tried, name))) // at once, although another server may not know of it yet
 	}
 }
 
@@ -86,7 +86,7 @@ func TestOneOfRacingTriesWins(t *testing.T) {
 				}
 				inParallel(tries, func(i int) {
 					if grants[i].Token != 0 {
-						release(t, stores[i], grants[i])
+						want.Release(t, stores[i], grants[i])
 					}
 				})
 			}
@@ -123,7 +123,7 @@ func TestTriesDoNotKeepEachOtherOut(t *testing.T) { // not parallel: it keeps th
 				tried.Add(1)
 				if err == nil {
 					granted.Add(1)
-					release(t, stores[i], grant)
+					want.Release(t, stores[i], grant)
 				}
 			}
 		})
