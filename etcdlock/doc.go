@@ -17,21 +17,15 @@
 //
 // # Names
 //
-// A '/' in a name is written as %2F and a '%' as %25, so that "a" never waits for "a/b". All other
-// names are written as they are: dlock's "orders" is etcdctl's "orders". What others call
-// "shop/orders" is "orders" in a store whose prefix is "shop/". In a store without that prefix do
-// not use "shop" as a name: its queue, the keys that begin with "shop/", would contain the keys of
-// all those locks.
+// A '/' in a name is written as %2F and a '%' as %25, so that "a" never waits for "a/b". What others
+// call "shop/orders" is "orders" in a store whose prefix is "shop/". In a store without that prefix do
+// not use "shop" as a name: its queue, the keys that begin with "shop/", would contain the keys of all
+// those locks.
 //
 // # Leases
 //
-// All locks of a store with the same TTL share one etcd lease, so that a single message renews all
-// of them. If the process crashes, the server ends the etcd lease after the TTL, rounded up to
-// whole seconds, or a little later. A lock that is not renewed while others on the etcd lease are
-// is deleted by the store when its own TTL ends. Close releases all locks.
-//
-// A waiter has a key in the queue, unless it only tries once. All goroutines of a process share one
-// key; with WithFair, or for a permit, each has its own. The waiters for a name share one watch,
-// which is open before Watch returns, so that no release is missed. The waiters for a shared lock
-// share a second watch.
+// All locks of a store with the same TTL share one etcd lease, so that a single message renews all of
+// them. If the process crashes, the server ends the etcd lease after the TTL, rounded up to whole
+// seconds, or a little later. A lock that is not renewed while others on the etcd lease are is deleted
+// by the store when its own TTL ends. Close releases all locks.
 package etcdlock

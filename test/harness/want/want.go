@@ -165,6 +165,22 @@ func Crowd(t testing.TB, client *dlock.Client, name string, callers int) <-chan 
 	return got
 }
 
+// Waiting lets callers of one client wait for a lock that they do not get. leave ends their waits.
+func Waiting(t testing.TB, client *dlock.Client, name string, callers int) (leave func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, callers)
+	for range callers {
+		go func() { ended <- Err(client.Lock(ctx, name)) }()
+	}
+	return func() {
+		t.Helper()
+		cancel()
+		for range callers {
+			Error(t, "a cancelled wait", await.Event(t, ended, "the end of a wait"), context.Canceled)
+		}
+	}
+}
+
 // ServedAll unlocks the leases of a crowd, each when its caller has the lock, and checks their order.
 func ServedAll(t testing.TB, got <-chan *dlock.Lease, callers int) {
 	t.Helper()

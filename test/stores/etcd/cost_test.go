@@ -1,8 +1,6 @@
 package etcd
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -154,18 +152,7 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	server := servers.Run(t, servers.Etcd)
 	raw := rawClient(t, server.URL())
 	lease := lockAnyhow(t, newClient(t, server.URL(), time.Minute), "popular")
-	crowd := newClient(t, server.URL(), time.Minute)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	const callers = 10_000
-	var all sync.WaitGroup
-	results := make(chan error, callers)
-	for range callers {
-		all.Go(func() {
-			_, err := crowd.Lock(ctx, "popular")
-			results <- err
-		})
-	}
+	leave := want.Waiting(t, newClient(t, server.URL(), time.Minute), "popular", 10_000)
 	count := func() int64 { return keys(t, raw, "popular") }
 	await.Until(t, "the crowd has its place", func() bool { return count() == 2 })
 	txns := requests(t, server, "Txn")
@@ -179,13 +166,7 @@ func TestWaitersShareOneKeyAndOneWatch(t *testing.T) {
 	if n := metric(t, server, "etcd_debugging_mvcc_watcher_total", ""); n != 1 {
 		t.Errorf("%v watches", n)
 	}
-	cancel()
-	all.Wait()
-	for range callers {
-		if err := <-results; !errors.Is(err, context.Canceled) {
-			t.Fatalf("a cancelled waiter: %v", err)
-		}
-	}
+	leave()
 	await.Until(t, "the place is given up", func() bool { return count() == 1 })
 	want.Unlock(t, lease)
 }

@@ -194,12 +194,8 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		holder := open(t, server.URL()+"?order="+order)
 		grant := want.Acquire(t, holder, request(order))
 		c := dlock.New(open(t, server.URL()+"?order="+order), nil)
-		ctx, cancel := context.WithCancel(t.Context())
 		const waiters = 10_000
-		gone := make(chan error, waiters)
-		for range waiters {
-			go func() { _, err := c.Lock(ctx, order); gone <- err }()
-		}
+		leave := want.Waiting(t, c, order, waiters)
 		await.Until(t, "a waiter watches", func() bool { return watchCount(t, server) == 1 })
 		most := 0
 		poll := time.NewTicker(20 * time.Millisecond)
@@ -214,15 +210,8 @@ func TestOneNodeForManyWaiters(t *testing.T) {
 		if most > nodes {
 			t.Errorf("%s: %d nodes for a holder and %d waiters; want %d", order, most, waiters, nodes)
 		}
-		cancel()
-		for range waiters {
-			if err := await.Event(t, gone, "the end of a wait"); !errors.Is(err, context.Canceled) {
-				t.Fatalf("a cancelled wait: %v", err)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		leave()
+		want.OK(t, c.Close())
 		want.Release(t, holder, grant)
 		await.Until(t, "no watch is left", func() bool { return watchCount(t, server) == 0 })
 	}
