@@ -72,6 +72,9 @@ func Release(t testing.TB, store driver.Store, grants ...driver.Grant) {
 	}
 }
 
+// Undo is the grant by which the owner of a request gives up what it has, a place or an attempt.
+func Undo(req driver.Request) driver.Grant { return driver.Grant{Name: req.Name, Owner: req.Owner} }
+
 // Renew renews what is held.
 func Renew(t testing.TB, store driver.Store, when string, grants ...driver.Grant) {
 	t.Helper()

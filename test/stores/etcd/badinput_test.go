@@ -151,7 +151,9 @@ func TestNoSpaceAfterTheWrite(t *testing.T) {
 		}
 		return err
 	}
-	through := want.Value(clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)}}))(t)
+	through := want.Value(clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Addr()}, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)},
+	}))(t)
 	defer through.Close()
 	store := want.Value(etcdlock.New(through, nil))(t)
 	defer store.Close()

@@ -75,7 +75,7 @@ func TestLateAttemptIsUndone(t *testing.T) {
 	late := request("late")
 	want.Unknown(t, "Acquire without an answer", want.Err(r.store.Acquire(t.Context(), late)))
 	happens(t, lost)
-	await.Until(t, "the attempt is undone", func() bool { return r.tryRelease(driver.Grant{Name: "late", Owner: late.Owner}) })
+	await.Until(t, "the attempt is undone", func() bool { return r.tryRelease(want.Undo(late)) })
 	key := first(t, r.raw, "kept")
 	key.Key = []byte("late/" + hex(key.Lease))
 	rewrite(t, r.raw, key)
@@ -91,27 +91,26 @@ func TestLateAttemptIsUndone(t *testing.T) {
 // another connection or by its caller, deletes no later lock of the same store.
 func TestOvertakenReleaseDeletesNoLaterLock(t *testing.T) {
 	t.Parallel()
-	silence := func(r *lateRig, key string) <-chan struct{} { return r.silenceAt(key) }
+	restart := func(r *lateRig, key string) <-chan struct{} {
+		return r.proxy.OnRequest(contains(key), func(*proxy.Conn) {
+			if err := errors.Join(r.server.Kill(), r.server.Restart()); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	reset := func(r *lateRig, key string) <-chan struct{} { return r.proxy.LoseReply(contains(key), true) }
 	for how, test := range map[string]struct {
-		server func(testing.TB) *servers.Server
-		lose   func(r *lateRig, key string) <-chan struct{}
+		kind *servers.Kind
+		lose func(r *lateRig, key string) <-chan struct{}
 	}{
-		"silent":        {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd) }, silence},
-		"silent debian": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.EtcdDebian) }, silence},
-		"reset": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd) }, func(r *lateRig, key string) <-chan struct{} {
-			return r.proxy.LoseReply(contains(key), true)
-		}},
-		"restart": {func(t testing.TB) *servers.Server { return servers.Run(t, servers.Etcd, servers.EtcdSynced) }, func(r *lateRig, key string) <-chan struct{} {
-			return r.proxy.OnRequest(contains(key), func(*proxy.Conn) {
-				if err := errors.Join(r.server.Kill(), r.server.Restart()); err != nil {
-					r.t.Error(err)
-				}
-			})
-		}},
+		"silent":        {servers.Etcd, (*lateRig).silenceAt},
+		"silent debian": {servers.EtcdDebian, (*lateRig).silenceAt},
+		"reset":         {servers.Etcd, reset},
+		"restart":       {servers.Etcd, restart},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			r := lateRigOn(t, test.server(t))
+			r := lateRigOn(t, servers.Run(t, test.kind, servers.EtcdSynced))
 			grant := want.Acquire(t, r.store, request("x"))
 			key := string(first(t, r.raw, "x").Key)
 			lost := test.lose(r, key)
@@ -174,7 +173,9 @@ func TestStaleCallsLeaveALaterLockAlone(t *testing.T) {
 		stale := want.Acquire(t, r.store, request("x"))
 		key := string(first(t, r.raw, "x").Key)
 		want.Release(t, r.other, stale) // a lock may be released through any store
-		await.Until(t, "its own store has noticed", func() bool { return errors.Is(want.RenewError(t, r.store, stale), driver.ErrNotHeld) })
+		await.Until(t, "its own store has noticed", func() bool {
+			return errors.Is(want.RenewError(t, r.store, stale), driver.ErrNotHeld)
+		})
 		again := request("x")
 		again.Owner = stale.Owner
 		for _, req := range []driver.Request{request("x"), again} {
@@ -207,7 +208,8 @@ func TestOvertakenBreakBreaksNothing(t *testing.T) {
 			want.Release(t, r.other, stale)
 			later = want.Acquire(t, r.other, request("x"))
 		})
-		want.Error(t, "Break of a lock that was released meanwhile", r.store.Break(t.Context(), "x", stale.Token), driver.ErrNotHeld)
+		err := r.store.Break(t.Context(), "x", stale.Token)
+		want.Error(t, "Break of a lock that was released meanwhile", err, driver.ErrNotHeld)
 		happens(t, overtaken)
 		if now := string(first(t, r.raw, "x").Key); now != key {
 			t.Fatalf("the key is %q, not %q again, this test shows nothing", now, key)
@@ -259,7 +261,7 @@ func TestAbandonedAttemptIsUndoneAfterAPause(t *testing.T) {
 	want.Unknown(t, "a paused server granted a lock", want.Err(r.store.Acquire(ctx, abandoned)))
 	ctx, cancel = timeout(2 * time.Second)
 	defer cancel()
-	want.Unknown(t, "a paused server released a lock", r.store.Release(ctx, driver.Grant{Name: abandoned.Name, Owner: abandoned.Owner}))
+	want.Unknown(t, "a paused server released a lock", r.store.Release(ctx, want.Undo(abandoned)))
 	want.OK(t, r.server.Resume())
 	want.Renew(t, r.store, "after a pause", r.kept) // what was sent before was carried out
 	await.Until(t, "the lock is free", func() bool {

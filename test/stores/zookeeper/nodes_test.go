@@ -237,7 +237,7 @@ func TestWaiterOfRemovedNodeIsNotGranted(t *testing.T) {
 	req.Queue = true
 	woken := want.Watch(t, store, req)
 	start := time.Now()
-	want.Held(t, store, req, "Acquire of a held lock")
+	want.Held(t, store, req, "another has it")
 	nodes := childrenOf(t, conn, "x")
 	if len(nodes) != 4 {
 		t.Fatalf("the nodes are %q; want two of each", nodes)

@@ -93,7 +93,7 @@ func TestNumbersOfSemaphoreRestart(t *testing.T) {
 func tryInQueue(t testing.TB, store driver.Store, req driver.Request) error {
 	t.Helper()
 	_, err := store.Acquire(t.Context(), req)
-	if err := store.Release(t.Context(), driver.Grant{Name: req.Name, Owner: req.Owner}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+	if err := store.Release(t.Context(), want.Undo(req)); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		t.Error(err)
 	}
 	return err

@@ -107,7 +107,7 @@ func TestTokensOfPermitsRise(t *testing.T) {
 	last := want.Acquire(t, other, requestIn(limitOne, "n"))
 	slow, fast := queuedRequest(limitOne, "n"), queuedRequest(limitOne, "n")
 	overtaken := p.OnRequest(sends(opMulti, "/n/locks/_c_"), func(*proxy.Conn) {
-		want.Held(t, other, fast, "a second waiter")
+		want.Held(t, other, fast, "the permit is taken")
 	})
 	mustWait(t, store, slow)
 	await.Event(t, overtaken, "the second waiter")
@@ -249,7 +249,7 @@ func TestPermitsOfCuratorCount(t *testing.T) {
 	createContainers(t, conn, "/n", "/n/leases")
 	theirs := createSequential(t, conn, "/n/leases/"+otherID+"lease-")
 	grant := want.Acquire(t, store, requestIn(two, "n"))
-	want.Held(t, store, requestIn(two, "n"), "a third permit of two")
+	want.Held(t, store, requestIn(two, "n"), "both permits are taken")
 	var waiters []driver.Request
 	for range 2 {
 		req := queuedRequest(two, "n")
@@ -301,7 +301,7 @@ func TestLostAnswersOfPermits(t *testing.T) {
 		if test.next {
 			mustWait(t, other, first)
 			mustWait(t, store, req)
-			want.Error(t, "Release of a waiter", other.Release(t.Context(), driver.Grant{Name: test.name, Owner: first.Owner}), driver.ErrNotHeld)
+			want.Error(t, "Release of a waiter", other.Release(t.Context(), want.Undo(first)), driver.ErrNotHeld)
 		}
 		lost := p.LoseReply(sends(opMulti, test.lost), true)
 		mustWait(t, store, req)

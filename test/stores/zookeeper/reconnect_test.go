@@ -57,7 +57,7 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	before := want.Acquire(t, other, request("wanted"))
 	wanted := request("wanted")
 	woken := want.Watch(t, store, wanted)
-	want.Held(t, store, wanted, "Acquire of a held lock")
+	want.Held(t, store, wanted, "another has it")
 
 	p.Hang(true)
 	p.Reset()
@@ -71,7 +71,7 @@ func TestReplacedNodesAreNoticedAfterReconnection(t *testing.T) {
 	await.Event(t, restored, "the request to restore the watches")
 	want.Error(t, "Renew of a lock that was broken", want.RenewError(t, store, held), driver.ErrNotHeld)
 	await.Event(t, woken, "the wake-up after the reconnection")
-	want.Held(t, store, wanted, "Acquire of a held lock")
+	want.Held(t, store, wanted, "another has it")
 	want.Release(t, other, next)
 	await.Event(t, woken, "the wake-up after the release")
 	want.Release(t, store, want.Acquire(t, store, wanted))

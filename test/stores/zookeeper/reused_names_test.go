@@ -157,16 +157,25 @@ func TestLateBreakLeavesNewLock(t *testing.T) {
 		create func(t testing.TB) (token uint64)
 		end    func(t testing.TB, token uint64)
 	}{
-		"lock-0": {func(t testing.TB) uint64 { return want.Acquire(t, unfair, request("lock-0")).Token }, func(t testing.TB, token uint64) {
-			breakAndReap(t, conn, unfair, driver.Grant{Name: "lock-0", Token: token})
-		}},
-		"no-id": {func(t testing.TB) uint64 { // as programs do that give nodes no ID
-			createContainers(t, conn, "/no-id")
-			_, stat, err := conn.Exists(createSequential(t, conn, "/no-id/lock-"))
-			want.OK(t, err)
-			return tokenstep.First(uint64(stat.Czxid))
-		}, func(t testing.TB, _ uint64) { removeAll(t, "no-id") }},
-		"same-owner": {func(t testing.TB) uint64 { return want.Acquire(t, fair, same).Token }, func(t testing.TB, _ uint64) { removeAll(t, "same-owner") }},
+		"lock-0": {
+			func(t testing.TB) uint64 { return want.Acquire(t, unfair, request("lock-0")).Token },
+			func(t testing.TB, token uint64) {
+				breakAndReap(t, conn, unfair, driver.Grant{Name: "lock-0", Token: token})
+			},
+		},
+		"no-id": {
+			func(t testing.TB) uint64 { // as programs do that give nodes no ID
+				createContainers(t, conn, "/no-id")
+				_, stat, err := conn.Exists(createSequential(t, conn, "/no-id/lock-"))
+				want.OK(t, err)
+				return tokenstep.First(uint64(stat.Czxid))
+			},
+			func(t testing.TB, _ uint64) { removeAll(t, "no-id") },
+		},
+		"same-owner": {
+			func(t testing.TB) uint64 { return want.Acquire(t, fair, same).Token },
+			func(t testing.TB, _ uint64) { removeAll(t, "same-owner") },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

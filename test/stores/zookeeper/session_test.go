@@ -131,7 +131,7 @@ func TestNodeOfOldSessionIsNotAdopted(t *testing.T) {
 	if there, stat, _ := conn.Exists("/old/" + old); there && err == nil && uint64(stat.Czxid) == tokenstep.Number(grant.Token) {
 		t.Errorf("the store adopted the node of another session, with token %d", grant.Token)
 	}
-	_ = store.Release(t.Context(), driver.Grant{Name: "old", Owner: req.Owner})
+	_ = store.Release(t.Context(), want.Undo(req))
 }
 
 // reportingStore is a store that reports when a watch has begun.
