@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,22 +29,13 @@ func TestEveryCaseRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// memory has no case exec, nor have other servers than those of redis and etcd.
-	want := len(subjects.Stores)*(len(kinds)-3) + 3 + len(growthStores)*len(growth)
-	for _, s := range subjects.Stores {
-		if slices.ContainsFunc(s.Subjects, func(s subjects.Subject) bool { return s.Limits }) {
-			want += 2 // readers and permits
-		}
-	}
-	if len(selected) != want {
+	// memory has no case exec, nor have other servers than those of redis and etcd;
+	// readers and permits need modes, which memcached has not.
+	if want := 8*6 + 3 + 7*2 + 3*5; len(selected) != want {
 		t.Fatalf("%d cases, want %d", len(selected), want)
 	}
-	var venue venue // the cases of a store share its servers
-	defer func() {
-		if err := errors.Join(venue.close(), subjects.RemoveCommand()); err != nil {
-			t.Error(err)
-		}
-	}()
+	want := make(map[string]int) // number of results: one for each subject, and for each point of a curve
+	var shortened []job
 	for _, j := range selected {
 		if j.store.Serve != nil && j.kind.name != "solo" && (j.store.Name != "redis" || j.kind.name != "handover" && j.kind.name != "readers") {
 			continue // the other cases are the same for all stores
@@ -60,93 +49,84 @@ func TestEveryCaseRuns(t *testing.T) {
 		// Foreign programs need more than the tests install; see
 		// interop/curator/run and interop/redisson/run.
 		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Foreign != nil })
-		t.Run(j.name(), func(t *testing.T) { runCase(t, &venue, j) })
+		shortened = append(shortened, j)
+		want[j.name()] = len(j.subjects()) * max(1, len(j.kind.points))
 	}
-}
-
-func runCase(t *testing.T, venue *venue, j job) {
-	results, err := venue.run(t.Context(), j, 20*time.Millisecond)
+	results, err := runAll(t.Context(), shortened, 20*time.Millisecond, t.Output())
 	if err != nil {
-		t.Fatal(err)
-	}
-	if wanted := len(j.subjects()) * max(1, len(j.kind.points)); len(results) != wanted {
-		t.Errorf("%d results, want %d: one for each subject, and for each point of a curve", len(results), wanted)
+		t.Error(err)
 	}
 	for _, r := range results {
+		want[r.kase]--
 		if rate, ok := r.figures[pairsPerS]; ok && rate <= 0 {
-			t.Errorf("%s reached %v pairs a second", r.subject, rate)
+			t.Errorf("%s: %s reached %v pairs a second", r.kase, r.subject, rate)
 		}
 		if sent, ok := r.figures[perPair]; ok && sent <= 0 { // few where a process hands the lock over
-			t.Errorf("%s sent %v commands a pair", r.subject, sent)
+			t.Errorf("%s: %s sent %v commands a pair", r.kase, r.subject, sent)
+		}
+		if r.subject == "dlock" {
+			checkFigures(t, r)
 		}
 	}
-	switch f := results[0].figures; j.kind.name {
-	case "waiters":
-		if got := f[storeContenders]; got != 1 {
-			t.Errorf("the store saw %v contenders for %d waiters of one process, want 1", got, numberOfWaiters)
+	for name, missing := range want {
+		if missing != 0 {
+			t.Errorf("%s has %d results too few", name, missing)
 		}
-	case "grow-readers":
-		if got := results[1].figures[storeHolders]; got < 1 || got > 50 {
-			t.Errorf("the store listed %v holders for 100 readers of one process, want a few", got)
-		}
-	case "held":
-		if f[renewalsPerS] == 0 {
-			t.Error("no lock was renewed")
-		}
-	case "exec":
-		if f[aboveBare] != 0 || results[1].figures[aboveBare] <= 0 {
-			t.Errorf("the bare command takes %v ms more than itself, and dlock exec %v ms more, want 0 and some", f[aboveBare], results[1].figures[aboveBare])
-		}
+	}
+	if f := results.of("sqlite", "exec"); len(f) != 3 || f[0].figures[aboveBare] != 0 || f[1].figures[aboveBare] <= 0 {
+		t.Errorf("the bare command takes more than itself, or dlock exec does not take more: %v", f)
 	}
 }
 
-// A subject that fails does not hide the figures of the others.
-func TestFailedSubjectIsLeftOut(t *testing.T) {
-	unable := subjects.Subject{Name: "unable", Open: func(string) (func(context.Context) (subjects.Client, error), error) {
-		return nil, errors.New("no such server")
-	}}
-	j := job{subjects.Store{Name: "memory", Subjects: append([]subjects.Subject{unable}, subjects.Memory.Subjects...)}, solo}
-	j.kind.rounds = 2
-	results, err := j.run(t.Context(), nil, 20*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "unable: no such server") {
-		t.Errorf("the run returns %v, want the failure", err)
+// checkFigures checks what dlock promises in a case.
+func checkFigures(t *testing.T, r result) {
+	t.Helper()
+	_, kind, _ := strings.Cut(r.kase, "/")
+	f := r.figures
+	switch {
+	case kind == "waiters" && f[storeContenders] != 1:
+		t.Errorf("%s: the store saw %v contenders for %d waiters of one process, want 1", r.kase, f[storeContenders], numberOfWaiters)
+	case kind == "grow-readers" && (f[storeHolders] < 1 || f[storeHolders] > 50):
+		t.Errorf("%s: the store listed %v holders for %v readers of one process, want a few", r.kase, f[storeHolders], f[point])
+	case kind == "held" && f[renewalsPerS] == 0:
+		t.Errorf("%s: no lock was renewed", r.kase)
 	}
-	if got, want := len(results), len(j.subjects()); got != want {
-		t.Fatalf("%d results, want one for each of %d subjects", got, want)
+}
+
+// What cannot run does not hide the figures of the others: servers, a subject, and a
+// subject that needs what is not installed.
+func TestFailuresHideNothing(t *testing.T) {
+	broken := job{subjects.Store{Name: "broken", Serve: func(context.Context) (*subjects.Servers, error) {
+		return nil, errors.New("no such program")
+	}}, kinds[0]}
+	sound := job{subjects.Memory, kinds[0]}
+	sound.kind.rounds = 2
+	sound.store.Subjects = append([]subjects.Subject{
+		{Name: "unable", Open: func(context.Context, subjects.Place) (*subjects.Client, error) {
+			return nil, errors.New("no such server")
+		}},
+		{Name: "absent", Foreign: func(context.Context, *subjects.Place, subjects.Plan) (*exec.Cmd, error) {
+			return nil, errors.New("not installed")
+		}},
+	}, subjects.Memory.Subjects...)
+	var lines bytes.Buffer
+	results, err := runAll(t.Context(), []job{broken, sound}, 20*time.Millisecond, &lines)
+	for _, want := range []string{"broken/solo: no such program", "unable: no such server"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the run returns %v, want %s", err, want)
+		}
+	}
+	failures := map[string]string{"every subject": "no such program", "unable": "no such server"}
+	if got, want := len(results), 1+len(sound.subjects())-1; got != want {
+		t.Errorf("%d results, want %d: one for the broken store, and one for each subject that is not absent", got, want)
 	}
 	for _, r := range results {
-		if failed := r.failure != ""; failed != (r.subject == "unable") || failed == (r.figures[pairsPerS] > 0) {
+		if r.failure != failures[r.subject] || (r.failure == "") != (r.figures[pairsPerS] > 0) {
 			t.Errorf("%s: failure %q and %v pairs a second", r.subject, r.failure, r.figures[pairsPerS])
 		}
 	}
-}
-
-func TestCaseWithoutServersIsReported(t *testing.T) {
-	broken := job{subjects.Store{Name: "broken", Serve: func(context.Context) (subjects.Served, error) {
-		return nil, errors.New("no such program")
-	}}, solo}
-	var lines bytes.Buffer
-	sound := job{subjects.Memory, crowd}
-	results, err := runAll(t.Context(), []job{broken, sound}, 20*time.Millisecond, &lines)
-	if err == nil || !strings.Contains(err.Error(), "broken/solo: no such program") {
-		t.Errorf("the run returns %v, want the failure", err)
-	}
-	if want := 1 + len(sound.subjects()); len(results) != want || results[0].failure != "no such program" {
-		t.Errorf("the results are %+v, want %d that begin with the failure", results, want)
-	}
 	if !strings.Contains(lines.String(), `"failure":"no such program"`) {
 		t.Errorf("the file does not name the failure: %s", lines.String())
-	}
-}
-
-// A subject that cannot run here does not keep the others from running.
-func TestAbsentSubjectIsSkipped(t *testing.T) {
-	absent := subjects.Subject{Name: "absent", Foreign: func(context.Context, string, subjects.Plan) (*exec.Cmd, error) {
-		return nil, errors.New("not installed")
-	}}
-	j := job{subjects.Store{Name: "memory", Subjects: append(slices.Clone(subjects.Memory.Subjects), absent)}, solo}
-	if all, present := len(j.subjects()), len(j.present(t.Context())); present != all-1 {
-		t.Errorf("%d of %d subjects can run, want all but one", present, all)
 	}
 }
 
@@ -156,12 +136,12 @@ func TestSelection(t *testing.T) {
 		grow       bool
 	}{
 		{"memory/solo", "memory/solo", false},
-		{"sqlite/held,memory/solo", "sqlite/held memory/solo", false},
+		{"sqlite/held,memory/solo", "memory/solo sqlite/held", false},
 		{"memory", "memory/solo memory/many memory/handover memory/crowd memory/readers memory/permits memory/waiters memory/held", false},
 		{"redis/grow-crowd", "redis/grow-crowd", false},
-		{"exec,redis/solo", "sqlite/exec redis/exec redis/solo etcd/exec", false},
-		{"etcd,memory/solo", "etcd/solo etcd/many etcd/handover etcd/crowd etcd/readers etcd/permits etcd/waiters etcd/held etcd/exec " +
-			"etcd/grow-crowd etcd/grow-processes etcd/grow-readers etcd/grow-waiters etcd/grow-held memory/solo", true},
+		{"exec,redis/solo", "sqlite/exec redis/solo redis/exec etcd/exec", false},
+		{"etcd,memory/solo", "memory/solo etcd/solo etcd/many etcd/handover etcd/crowd etcd/readers etcd/permits etcd/waiters etcd/held etcd/exec " +
+			"etcd/grow-crowd etcd/grow-processes etcd/grow-readers etcd/grow-waiters etcd/grow-held", true},
 	} {
 		jobs, err := selection(test.only, test.grow)
 		if err != nil {
@@ -175,46 +155,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("--only %s selects %s, want %s", test.only, got, test.want)
 		}
 	}
-	if _, err := selection("oracle", false); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
+	if _, err := selection("memory,oracle", false); err == nil || !strings.Contains(err.Error(), "memory, sqlite, redis") {
 		t.Errorf("an unknown store gives %v, want the known ones", err)
-	}
-}
-
-func TestJSONHasEveryFixedFigure(t *testing.T) {
-	var out bytes.Buffer
-	err := printJSON(&out, []result{{kase: "memory/solo", subject: "raw", figures: figures{pairsPerS: 12.5, handoverP50: 3}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var line map[string]any
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-		t.Fatalf("%s: %v", out.Bytes(), err)
-	}
-	want := map[string]any{
-		"case": "memory/solo", "subject": "raw", "pairs_per_s": 12.5, "p50_us": nil, "p99_us": nil,
-		"p99_wait_ms": nil, "jain": nil, "commands_per_pair": nil, "handover_p50_us": 3.0,
-	}
-	if fmt.Sprint(line) != fmt.Sprint(want) {
-		t.Errorf("got %v, want %v", line, want)
-	}
-}
-
-func TestTableComparesWithFloorAndPeer(t *testing.T) {
-	var out bytes.Buffer
-	results := []result{
-		{"redis/solo", "raw", figures{pairsPerS: 300, p50: 2}, []figures{{pairsPerS: 270, p50: 2}, {pairsPerS: 440, p50: 2}, {pairsPerS: 250, p50: 2}}, ""},
-		{"redis/solo", "dlock", figures{pairsPerS: 100, p50: 6, lowestRate: 90, bestRate: 110}, []figures{{pairsPerS: 90, p50: 6}, {pairsPerS: 110, p50: 7}, {pairsPerS: 100, p50: 5}}, ""},
-		{"redis/solo", "redsync", figures{pairsPerS: 50}, []figures{{pairsPerS: 30}, {pairsPerS: 50}, {pairsPerS: 80}}, ""},
-		{"redis/solo", "redsync/redlock", figures{pairsPerS: 1000}, nil, ""},
-		{"redis/solo", "absent", nil, nil, "no such server"},
-	}
-	compareRates(results[:4])
-	if err := printTable(&out, results); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"absent: failed: no such server\n", "redis/solo", "90..110", "3.00x", "0.45x", "the rate is 2.20 of redsync's; p50 is 3.00 of raw's\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the table does not show %q:\n%s", want, out.String())
-		}
 	}
 }

@@ -1,77 +1,100 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/test/bench/page"
 )
 
-// The tables of docs/performance.md stand between two comments.
-const (
-	ratesTable    = "rates"
-	modesTable    = "modes"
-	commandsTable = "commands"
+// table is one that stands between two comments in docs/performance.md.
+type table struct {
+	name   string
+	header []string
+	align  string
+	ratio  string // besides that to the best peer
+}
+
+var (
+	rateTables = []table{
+		{"rates", rateHeader("floor"), rateAlign, rateOfFloor},
+		{"modes", rateHeader("exclusive lock"), rateAlign, rateOfExclusive},
+	}
+	commandsTable = table{"commands", []string{"store", "command", "median", "above the bare command"}, "|---|---|--:|--:|", ""}
+	tables        = append(slices.Clone(rateTables), commandsTable)
 )
 
-var tableHeaders = map[string]string{
-	ratesTable: "| case | store | dlock, pairs/s | lowest to best round | of the floor | of the best peer | p99 wait |\n" +
-		"|---|---|--:|--:|--:|---|--:|\n",
-	modesTable: "| case | store | dlock, pairs/s | lowest to best round | of the exclusive lock | of the best peer | p99 wait |\n" +
-		"|---|---|--:|--:|--:|---|--:|\n",
-	commandsTable: "| store | command | median | above the bare command |\n" +
-		"|---|---|--:|--:|\n",
+const rateAlign = "|---|---|--:|--:|--:|---|--:|"
+
+func rateHeader(ratio string) []string {
+	return []string{"case", "store", "dlock, pairs/s", "lowest to best round", "of the " + ratio, "of the best peer", "p99 wait"}
 }
 
-// ratesMarkdown returns a table of the rates of some kinds of cases. Beside
-// the ratio to the best peer it has the ratio of that name.
-func ratesMarkdown(results collection, chapters []chapter, ratioName string) string {
-	var table strings.Builder
-	for _, h := range chapters {
+// rows returns the header and the rows of a table.
+func (c collection) rows(t table) [][]string {
+	rows := [][]string{t.header}
+	for _, k := range kinds {
+		if k.table != t.name {
+			continue
+		}
 		for _, store := range storeNames() {
-			ours, peer := results.find(store, h.kind)
-			if ours == nil {
-				continue
+			results := c.of(store, k.name)
+			if k.commands {
+				rows = append(rows, results.commandRows(store)...)
+			} else if i := slices.IndexFunc(results, func(r result) bool { return r.subject == "dlock" && r.failure == "" }); i >= 0 {
+				rows = append(rows, append([]string{strings.ToLower(k.title), store}, results.rateCells(results[i], t.ratio)...))
 			}
-			spread, ratio, ofPeer, wait := "–", "–", "–", "–"
-			if low := ours.figures[lowestRate]; low > 0 {
-				spread = grouped(low) + " to " + grouped(ours.figures[bestRate])
-			}
-			if value := ours.figures[ratioName]; value > 0 {
-				ratio = fmt.Sprintf("%.2f", value)
-			}
-			if peer != nil {
-				ofPeer = fmt.Sprintf("%.2f × %s", ours.figures[rateOfPeer], peer.subject)
-			}
-			if ms, ok := ours.figures[p99Wait]; ok {
-				wait = fmt.Sprintf("%.1f ms", ms)
-				if !ours.equalShares() {
-					wait = unequal
-				}
-			}
-			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s |\n", strings.ToLower(h.title), store,
-				grouped(ours.figures[pairsPerS]), spread, ratio, ofPeer, wait)
 		}
 	}
-	return table.String()
+	return rows
 }
 
-// commandsMarkdown returns the table of the commands.
-func commandsMarkdown(results collection) string {
-	var table strings.Builder
-	for _, store := range storeNames() {
-		for _, r := range results.of(store, execute.name) {
-			if r.failure == "" {
-				fmt.Fprintf(&table, "| %s | `%s` | %.1f ms | %.1f ms |\n", store, r.subject, r.figures[p50]/1000, r.figures[aboveBare])
-			}
+func (c collection) commandRows(store string) (rows [][]string) {
+	for _, r := range c {
+		if r.failure == "" {
+			rows = append(rows, []string{
+				store, "`" + r.subject + "`", fmt.Sprintf("%.1f ms", r.figures[p50]/1000), fmt.Sprintf("%.1f ms", r.figures[aboveBare]),
+			})
 		}
 	}
-	return table.String()
+	return rows
+}
+
+// rateCells returns what the tables show of dlock in a case.
+func (c collection) rateCells(r result, ratio string) []string {
+	spread, of, ofPeer := "–", "–", "–"
+	if low := r.figures[lowestRate]; low > 0 {
+		spread = grouped(low) + " to " + grouped(r.figures[bestRate])
+	}
+	if value := r.figures[ratio]; value > 0 {
+		of = fmt.Sprintf("%.2f", value)
+	}
+	if peer := c.fastest(r.comparableWith); peer != nil && peer.failure == "" {
+		ofPeer = fmt.Sprintf("%.2f × %s", r.figures[rateOfPeer], peer.subject)
+	}
+	return []string{grouped(r.figures[pairsPerS]), spread, of, ofPeer, cmp.Or(r.wait(), "–")}
+}
+
+// markdown returns a table as it stands in the document; nothing without rows.
+func (t table) markdown(rows [][]string) string {
+	if len(rows) == 1 {
+		return ""
+	}
+	var text strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&text, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			text.WriteString(t.align + "\n")
+		}
+	}
+	return text.String()
 }
 
 // writeDocs writes the pictures of docs/performance.md into dir/images, and its
@@ -83,17 +106,16 @@ func writeDocs(dir string, results collection) error {
 		return err
 	}
 	text := string(content)
-	for name, rows := range map[string]string{
-		ratesTable:    ratesMarkdown(results, headlines, rateOfFloor),
-		modesTable:    ratesMarkdown(results, modeChapters, rateOfExclusive),
-		commandsTable: commandsMarkdown(results),
-	} {
-		if rows == "" {
+	for _, t := range tables {
+		written := t.markdown(results.rows(t))
+		if written == "" {
 			continue
 		}
-		if text, err = replaceTable(text, name, tableHeaders[name]+rows); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		at := t.place().FindStringSubmatchIndex(text)
+		if at == nil {
+			return fmt.Errorf("%s: there is no place for the table %s", path, t.name)
 		}
+		text = text[:at[2]] + written + text[at[3]:]
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
@@ -102,8 +124,8 @@ func writeDocs(dir string, results collection) error {
 	if err := os.Mkdir(images, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	for name, picture := range map[string]page.Picture{"rates.svg": ratesPicture(results), "growth.svg": growthPicture(results)} {
-		if len(picture.Charts) == 0 {
+	for name, picture := range map[string]page.Picture{"rates.svg": results.ratesPicture(), "growth.svg": results.growthPicture()} {
+		if len(picture) == 0 {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(images, name), []byte(picture.SVG()), 0o644); err != nil {
@@ -113,36 +135,30 @@ func writeDocs(dir string, results collection) error {
 	return nil
 }
 
-// tableIn matches a table and the comments around it.
-func tableIn(name string) *regexp.Regexp {
-	return regexp.MustCompile(`(?s)(<!-- ` + name + `: written by test/bench --docs -->\n)(.*?)(<!-- end -->)`)
-}
-
-func replaceTable(text, name, table string) (string, error) {
-	at := tableIn(name).FindStringSubmatchIndex(text)
-	if at == nil {
-		return "", fmt.Errorf("there is no place for the table %s", name)
-	}
-	return text[:at[4]] + table + text[at[5]:], nil
+// place matches the document between the comments around the table.
+func (t table) place() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)<!-- ` + t.name + `: written by test/bench --docs -->\n(.*?)<!-- end -->`)
 }
 
 // pictured is the store of the pictures: the one with most peers.
 const pictured = "redis"
 
-// ratesPicture shows the headlines of one store: the floor, dlock, and every peer
-// that it is compared with.
-func ratesPicture(results collection) (picture page.Picture) {
-	for _, h := range headlines {
-		var plain []result
-		for _, r := range results.of(pictured, h.kind) {
+// ratesPicture shows the rates of one store: the floor, dlock, and every peer that
+// it is compared with.
+func (c collection) ratesPicture() (picture page.Picture) {
+	for _, k := range kinds {
+		if k.table != rateTables[0].name {
+			continue
+		}
+		var plain collection
+		for _, r := range c.of(pictured, k.name) {
 			ours := result{subject: "dlock"}
 			if isFloor(r.subject) || r.subject == ours.subject || ours.comparableWith(r.subject) {
 				plain = append(plain, r)
 			}
 		}
-		if bars := barsOf(plain); len(bars) > 0 {
-			picture.Titles = append(picture.Titles, h.title)
-			picture.Charts = append(picture.Charts, bars)
+		if bars := plain.bars(); len(bars) > 0 {
+			picture = append(picture, page.Drawn{Title: k.title, Chart: bars})
 		}
 	}
 	return picture
@@ -150,16 +166,16 @@ func ratesPicture(results collection) (picture page.Picture) {
 
 // growthPicture shows the curves of growth of the same store, or of all stores
 // where only dlock is measured.
-func growthPicture(results collection) (picture page.Picture) {
-	for _, c := range curveChapters {
-		for _, drawn := range results.curves(c.kind, c.axis) {
-			if drawn.Title == pictured || drawn.Title == "dlock" {
-				where := "Redis, beside other libraries"
-				if drawn.Title == "dlock" {
-					where = "dlock alone"
-				}
-				picture.Titles = append(picture.Titles, strings.TrimPrefix(c.title, "Growth: ")+": "+where)
-				picture.Charts = append(picture.Charts, drawn.Chart)
+func (c collection) growthPicture() (picture page.Picture) {
+	where := map[string]string{pictured: "Redis, beside other libraries", "dlock": "dlock alone"}
+	for _, k := range kinds {
+		if k.points == nil {
+			continue
+		}
+		for _, drawn := range c.curves(k) {
+			if where[drawn.Title] != "" {
+				drawn.Title = strings.TrimPrefix(k.title, "Growth: ") + ": " + where[drawn.Title]
+				picture = append(picture, drawn)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,61 +40,38 @@ func (r *occupancy) check() error {
 // excludes checks that two clients of a subject exclude each other. It is the
 // only check of exclusion in cases in which every goroutine has a lock of its
 // own.
-func excludes(ctx context.Context, s subjects.Subject, dir string) (err error) {
-	const name = "bench/excludes"
-	clients, err := connect(ctx, s, dir, 2)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeAll(clients)) }()
-	first, err := clients[0].Worker(ctx, name)
-	if err != nil {
-		return err
-	}
-	second, err := clients[1].Worker(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := first.Lock(ctx); err != nil {
-		return err
-	}
-	brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	if err := second.Lock(brief); err == nil {
-		return fmt.Errorf("%w: two clients hold one lock", errNotExclusive)
-	} else if brief.Err() == nil && !errors.Is(err, context.DeadlineExceeded) { // a connection may have reached the deadline a moment earlier
-		return err
-	}
-	if err := first.Unlock(ctx); err != nil {
-		return err
-	}
-	if err := second.Lock(ctx); err != nil {
-		return fmt.Errorf("a released lock cannot be acquired: %w", err)
-	}
-	return second.Unlock(ctx)
-}
-
-// connect returns clients that share one state.
-func connect(ctx context.Context, s subjects.Subject, dir string, n int) ([]subjects.Client, error) {
-	open, err := s.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	var clients []subjects.Client
-	for range n {
-		c, err := open(ctx)
-		if err != nil {
-			return nil, errors.Join(err, closeAll(clients))
+func (r round) excludes(ctx context.Context) (err error) {
+	var workers [2]subjects.Worker
+	for i := range workers {
+		c, openErr := r.subject.Open(ctx, r.place)
+		if openErr != nil {
+			return openErr
 		}
-		clients = append(clients, c)
+		defer func() { err = errors.Join(err, c.Close()) }()
+		if workers[i], err = c.Worker(ctx, subjects.Want{Name: "bench/excludes"}); err != nil {
+			return err
+		}
 	}
-	return clients, nil
-}
-
-func closeAll(clients []subjects.Client) error {
-	var errs []error
-	for _, c := range clients {
-		errs = append(errs, c.Close())
+	if err := workers[0].Lock(ctx); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	second := make(chan error, 1)
+	go func() { second <- workers[1].Lock(ctx) }()
+	select {
+	case err := <-second:
+		return cmp.Or(err, fmt.Errorf("%w: two clients hold one lock", errNotExclusive))
+	case <-time.After(10 * time.Millisecond):
+	}
+	if err := workers[0].Unlock(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-second:
+		if err != nil {
+			return fmt.Errorf("a released lock cannot be acquired: %w", err)
+		}
+		return workers[1].Unlock(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("a released lock cannot be acquired: %w", context.Cause(ctx))
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -11,12 +12,9 @@ func TestPercentile(t *testing.T) {
 	for i := range durations {
 		durations[i] = time.Duration(100 - i) // 100 down to 1
 	}
-	for _, test := range []struct {
-		p    float64
-		want time.Duration
-	}{{0, 1}, {50, 51}, {99, 100}, {100, 100}} {
-		if got := percentile(durations, test.p); got != test.want {
-			t.Errorf("percentile %v of 1 to 100 is %d, want %d", test.p, got, test.want)
+	for p, want := range map[float64]time.Duration{0: 1, 50: 51, 99: 100, 100: 100} {
+		if got := percentile(durations, p); got != want {
+			t.Errorf("percentile %v of 1 to 100 is %d, want %d", p, got, want)
 		}
 	}
 	if got := percentile(nil, 50); got != 0 {
@@ -25,29 +23,16 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestJainIndex(t *testing.T) {
-	for _, test := range []struct {
-		shares []uint64
-		want   float64
-	}{
-		{[]uint64{5, 5, 5, 5}, 1},
-		{[]uint64{8, 0, 0, 0}, 0.25},
-		{[]uint64{0, 0}, 0},
-	} {
-		if got := jainIndex(test.shares); math.Abs(got-test.want) > 1e-9 {
-			t.Errorf("index of %v is %v, want %v", test.shares, got, test.want)
+	for want, shares := range map[float64][]uint64{1: {5, 5, 5, 5}, 0.25: {8, 0, 0, 0}, 0: {0, 0}} {
+		if got := jainIndex(shares); math.Abs(got-want) > 1e-9 {
+			t.Errorf("index of %v is %v, want %v", shares, got, want)
 		}
 	}
 }
 
 func TestMedianOfRounds(t *testing.T) {
 	got := median([]figures{{pairsPerS: 30, p50: 1}, {pairsPerS: 10, p50: 2}, {pairsPerS: 20}})
-	want := figures{pairsPerS: 20, p50: 1.5, lowestRate: 10, bestRate: 30}
-	if len(got) != len(want) {
+	if want := (figures{pairsPerS: 20, p50: 1.5, lowestRate: 10, bestRate: 30}); !maps.Equal(got, want) {
 		t.Errorf("medians %v, want %v", got, want)
-	}
-	for name, value := range want {
-		if got[name] != value {
-			t.Errorf("%s is %v, want %v", name, got[name], value)
-		}
 	}
 }

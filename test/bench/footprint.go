@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"syscall"
 	"time"
 )
 
 // footprint is the memory that this process uses.
-type footprint struct {
-	heap, stack int64
-}
+type footprint struct{ heap, stack int64 }
 
 // measurable is the number of locks or waiters whose memory stands out from that
 // of the rest of the process.
@@ -31,6 +30,25 @@ func footprintNow() footprint {
 
 func (f footprint) minus(g footprint) footprint {
 	return footprint{f.heap - g.heap, f.stack - g.stack}
+}
+
+// each returns the bytes of one of n.
+func (f footprint) each(n int) float64 { return float64(f.heap+f.stack) / float64(n) }
+
+// parked returns the footprint of n goroutines that wait for a channel.
+func parked(ctx context.Context, n int) (footprint, error) {
+	before, waiting := footprintNow(), waitingGoroutines()
+	var group sync.WaitGroup
+	defer group.Wait()
+	blocked := make(chan struct{})
+	defer close(blocked)
+	for range n {
+		group.Go(func() { <-blocked })
+	}
+	if err := untilWaiting(ctx, waiting+n); err != nil {
+		return footprint{}, err
+	}
+	return footprintNow().minus(before), nil
 }
 
 // waitingGoroutines returns the scheduler's number of waiting goroutines.
@@ -58,10 +76,8 @@ func untilWaiting(ctx context.Context, n int) error {
 }
 
 // cpuTime returns the CPU time of this process so far, on all cores.
-func cpuTime() (time.Duration, error) {
+func cpuTime() time.Duration {
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, err
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -9,8 +9,9 @@
 //
 // A case is STORE/NAME. Every subject of a case runs in turn within one run, in
 // several rounds of changing order. The reported figures are the medians of the
-// rounds. In the cases solo and many, all subjects of a round are open at once and
-// run alternately in slices of a fraction of a second. Subjects:
+// rounds; figures.go explains them. In the cases solo and many, all subjects of a
+// round are open at once and run alternately in slices of a fraction of a second.
+// Subjects:
 //
 //	raw    the floor: the simplest commands that lock, with no token and no
 //	       wake-up; waiters poll
@@ -19,30 +20,22 @@
 //	store  the store, called without the library around it
 //	dlock  the library
 //
-// and other libraries by their names. Variants of Redis:
-//
-//	/plain      dlock's other protocol
-//	/pipelined  over go-redis's client that collects commands: AutoPipeline
-//	/redlock    over five independent servers
-//
-// and of SQL servers, where raw is the two prepared statements of the row scheme:
-//
-//	/version, /session, /forupdate    dlock's other schemes
-//	get_lock, advisory                the server's own locks, with a connection
-//	                                  for each goroutine, on which it waits
-//
-// Java's Curator, on ZooKeeper, and Redisson, on Redis, are built with Maven, and skipped
-// where Maven is missing.
-//
-// The cases readers and permits measure shared locks and semaphores. There the variant
-// /exclusive of dlock takes exclusive locks.
+// and other libraries by their names. Variants of Redis are dlock's other protocol
+// (/plain), go-redis's client that collects commands (/pipelined), and five
+// independent servers (/redlock). On SQL servers raw is the two prepared statements
+// of the row scheme; variants are dlock's other schemes (/version, /session,
+// /forupdate), and there are the server's own locks (get_lock, advisory), with a
+// connection for each goroutine, on which it waits. Java's Curator and Redisson are
+// built with Maven, and skipped where Maven is missing. In the cases readers and
+// permits, which measure shared locks and semaphores, /exclusive takes exclusive
+// locks.
 //
 // The case exec runs commands: true alone, under dlock exec, and under flock or
 // etcdctl lock. A curve of growth is a case of its own, as redis/grow-crowd, which
 // --growth adds.
 //
 // Exclusion is checked before and while a subject is measured; a subject that
-// breaks it fails the run. The figures are explained in figures.go.
+// breaks it fails the run.
 package main
 
 import (
@@ -53,11 +46,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/test/bench/subjects"
+	"github.com/dlock-go/dlock/test/harness/command"
 )
 
 func main() {
@@ -90,7 +82,11 @@ func start(ctx context.Context) error {
 		return fmt.Errorf("--time %v is not positive", *window)
 	}
 	if *from != "" {
-		return out.again(*from)
+		results, err := readJSON(*from)
+		if err != nil {
+			return fmt.Errorf("--from %s: %w", *from, err)
+		}
+		return out.write(results, "Drawn from "+*from+".")
 	}
 	selected, err := selection(*only, *grow)
 	if err != nil {
@@ -121,21 +117,7 @@ func (o outputs) measure(ctx context.Context, selected []job, window time.Durati
 	return errors.Join(err, o.write(results, about))
 }
 
-// again writes the page and the documents from results that were written before.
-func (o outputs) again(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	results, err := readJSON(file)
-	if err != nil {
-		return fmt.Errorf("--from %s: %w", path, err)
-	}
-	return o.write(results, "Drawn from "+path+".")
-}
-
-func (o outputs) write(results []result, about string) error {
+func (o outputs) write(results collection, about string) error {
 	if o.html != "" {
 		file, err := os.Create(o.html)
 		if err != nil {
@@ -152,146 +134,48 @@ func (o outputs) write(results []result, about string) error {
 }
 
 // runAll continues after a case that failed, so that one broken subject does not
-// hide the others. It returns the results and an error in the end.
-func runAll(ctx context.Context, selected []job, window time.Duration, lines io.Writer) (all []result, err error) {
-	var failures []error
-	var venue venue
-	defer func() { err = errors.Join(err, venue.close(), subjects.RemoveCommand()) }()
+// hide the others. It returns the results and an error in the end. The cases of a
+// store share its servers.
+func runAll(ctx context.Context, selected []job, window time.Duration, lines io.Writer) (all collection, err error) {
+	var servers *subjects.Servers // nil if there are none
+	stop := func() {
+		err = errors.Join(err, servers.Stop())
+		servers = nil
+	}
+	defer func() {
+		stop()
+		command.Remove()
+	}()
 	for i, j := range selected {
 		progress("%s (%d of %d)", j.name(), i+1, len(selected))
-		results, err := venue.run(ctx, j, window)
-		if len(results) == 0 && err != nil { // the servers did not start, for example
-			results = []result{{kase: j.name(), subject: "every subject", failure: err.Error()}}
+		if i > 0 && selected[i-1].store.Name != j.store.Name {
+			stop()
+		}
+		var failed error
+		if servers == nil && j.store.Serve != nil {
+			servers, failed = j.store.Serve(ctx)
+		}
+		var results collection
+		if failed == nil {
+			results, failed = j.run(ctx, servers, window)
+		}
+		if len(results) == 0 {
+			results = collection{{kase: j.name(), subject: "every subject", failure: fmt.Sprint(failed)}}
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", j.name(), failed))
+			stop() // a failure may have left the servers in any state
 		}
 		all = append(all, results...)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", j.name(), err))
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		if err := printTable(os.Stdout, results); err != nil {
-			return all, err
-		}
-		if err := printJSON(lines, results); err != nil {
-			return all, err
+		err = errors.Join(err, results.printTable(os.Stdout), results.printJSON(lines))
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return all, errors.Join(failures...)
+	return all, err
 }
 
 // progress reports to a reader of a long run what is measured now.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
-}
-
-// venue keeps the servers of a store for its next case.
-type venue struct {
-	store   string
-	servers subjects.Served // nil if there are none
-}
-
-// run runs a case on the servers that it needs.
-func (v *venue) run(ctx context.Context, j job, window time.Duration) ([]result, error) {
-	if v.store != j.store.Name {
-		if err := v.close(); err != nil {
-			return nil, err
-		}
-	}
-	if v.servers == nil && j.store.Serve != nil {
-		servers, err := j.store.Serve(ctx)
-		if err != nil {
-			return nil, err
-		}
-		v.servers = servers
-	}
-	v.store = j.store.Name
-	results, err := j.run(ctx, v.servers, window)
-	if err != nil {
-		err = errors.Join(err, v.close()) // a failure may have left the servers in any state
-	}
-	return results, err
-}
-
-func (v *venue) close() error {
-	servers := v.servers
-	*v = venue{}
-	if servers == nil {
-		return nil
-	}
-	return servers.Stop()
-}
-
-// job is a case on a store.
-type job struct {
-	store subjects.Store
-	kind  kind
-}
-
-func (j job) name() string { return j.store.Name + "/" + j.kind.name }
-
-// selection returns the jobs that match one of the comma-separated patterns: a
-// store, a case, or the name of a case for all stores. The jobs of a store follow
-// each other. With grow there are curves of growth, too.
-func selection(only string, grow bool) ([]job, error) {
-	curved := growthStores
-	var selected []job
-	if only == "" {
-		selected = jobs(kinds)
-	} else {
-		var stores []string
-		for pattern := range strings.SplitSeq(only, ",") {
-			found := false
-			for _, j := range jobs(append(slices.Clone(kinds), growth...)) {
-				named := pattern == j.store.Name && j.kind.points == nil
-				if named || pattern == j.name() || pattern == j.kind.name {
-					selected, found = append(selected, j), true
-				}
-				if named {
-					stores = append(stores, pattern)
-				}
-			}
-			if !found {
-				return nil, fmt.Errorf("--only %s: nothing to measure; there are the stores %s, each with cases like %s/%s",
-					pattern, strings.Join(storeNames(), ", "), storeNames()[0], kinds[0].name)
-			}
-		}
-		if stores != nil {
-			curved = stores
-		}
-	}
-	if grow {
-		for _, j := range jobs(growth) {
-			if slices.Contains(curved, j.store.Name) {
-				selected = append(selected, j)
-			}
-		}
-	}
-	var order []string
-	for _, j := range selected {
-		order = append(order, j.store.Name)
-	}
-	slices.SortStableFunc(selected, func(a, b job) int {
-		return slices.Index(order, a.store.Name) - slices.Index(order, b.store.Name)
-	})
-	return selected, nil
-}
-
-// jobs returns the cases of these kinds on all stores.
-func jobs(of []kind) (all []job) {
-	for _, s := range subjects.Stores {
-		for _, k := range of {
-			if j := (job{s, k}); len(j.subjects()) > 0 {
-				all = append(all, j)
-			}
-		}
-	}
-	return all
-}
-
-func storeNames() (names []string) {
-	for _, s := range subjects.Stores {
-		names = append(names, s.Name)
-	}
-	return names
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -19,8 +21,9 @@ const participantVariable = "DLOCK_BENCH_PARTICIPANT"
 
 // assignment tells such a process what to measure.
 type assignment struct {
-	Store, Subject, Dir string
-	Plan                subjects.Plan
+	Store, Subject string
+	Place          subjects.Place
+	Plan           subjects.Plan
 }
 
 // monotonic returns the time of a clock that is the same in every process.
@@ -32,23 +35,35 @@ func monotonic() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// contendInProcesses runs this program several times. Each process reports that
-// it is connected, receives the span, and sends its report in the end. The time
-// to get ready is not measured.
-func contendInProcesses(ctx context.Context, r round, m *meter, n int, plan subjects.Plan) (reports []report, s span, err error) {
+// participant is a process or a client that contends, as seen by the program that
+// measures.
+type participant struct {
+	send    *json.Encoder
+	receive *json.Decoder
+	end     func() error // waits for one that has sent its report, and stops any other
+}
+
+// participants lets n processes or clients contend. Each reports that it is
+// connected, receives the span, and sends its report in the end. The time to get
+// ready is not measured.
+func (r round) participants(ctx context.Context, m *meter, n int, p subjects.Plan) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
 	defer func() {
 		if err != nil {
-			cancel() // the other processes would wait for ever
+			cancel() // the others would wait for ever
 		}
 		for _, p := range all {
 			err = errors.Join(err, p.end())
 		}
 	}()
+	begin := r.beginClient
+	if r.store.Processes {
+		begin = r.beginProcess
+	}
 	for range n {
-		p, err := startParticipant(ctx, r, plan)
+		p, err := begin(ctx, p)
 		if err != nil {
 			return nil, s, err
 		}
@@ -78,70 +93,12 @@ func contendInProcesses(ctx context.Context, r round, m *meter, n int, plan subj
 	return reports, s, nil
 }
 
-// participate is the main function of such a process.
-func participate(ctx context.Context, text string) error {
-	var a assignment
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return err
-	}
-	sub, err := a.subject()
-	if err != nil {
-		return err
-	}
-	clients, err := connect(ctx, sub, a.Dir, 1)
-	if err != nil {
-		return err
-	}
-	err = follow(ctx, clients[0], a.Plan)
-	return errors.Join(err, closeAll(clients))
-}
-
-func follow(ctx context.Context, c subjects.Client, p subjects.Plan) error {
-	send := json.NewEncoder(os.Stdout)
-	if err := send.Encode(true); err != nil {
-		return err
-	}
-	var s span
-	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
-		return err
-	}
-	rep, err := contend(ctx, c, s, p)
-	if err != nil {
-		return err
-	}
-	return send.Encode(rep)
-}
-
-func (a assignment) subject() (subjects.Subject, error) {
-	for _, st := range subjects.Stores {
-		for _, sub := range st.Subjects {
-			if st.Name == a.Store && sub.Name == a.Subject {
-				return sub, nil
-			}
-		}
-	}
-	return subjects.Subject{}, fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
-}
-
-// participant is a process of handover, as its parent sees it.
-type participant struct {
-	cmd     *exec.Cmd
-	send    *json.Encoder
-	receive *json.Decoder
-}
-
-// end waits for a process that has sent its report, and kills any other.
-func (p *participant) end() error {
-	timer := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
-	defer timer.Stop()
-	return p.cmd.Wait()
-}
-
-func startParticipant(ctx context.Context, r round, p subjects.Plan) (*participant, error) {
+// beginProcess runs this program once more, or that of a foreign subject.
+func (r round) beginProcess(ctx context.Context, p subjects.Plan) (*participant, error) {
 	var cmd *exec.Cmd
 	var err error
 	if r.subject.Foreign != nil {
-		cmd, err = r.subject.Foreign(ctx, r.dir, p)
+		cmd, err = r.subject.Foreign(ctx, &r.place, p)
 	} else {
 		cmd, err = r.self(ctx, p)
 	}
@@ -161,7 +118,11 @@ func startParticipant(ctx context.Context, r round, p subjects.Plan) (*participa
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &participant{cmd, json.NewEncoder(input), json.NewDecoder(output)}, nil
+	return &participant{json.NewEncoder(input), json.NewDecoder(output), func() error {
+		timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+		return cmd.Wait()
+	}}, nil
 }
 
 // self returns the command that runs this program as a process of handover.
@@ -170,11 +131,64 @@ func (r round) self(ctx context.Context, p subjects.Plan) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, r.dir, p})
+	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, r.place, p})
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), participantVariable+"="+string(text))
 	return cmd, nil
+}
+
+// participate is the main function of such a process.
+func participate(ctx context.Context, text string) error {
+	var a assignment
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return err
+	}
+	for _, store := range subjects.Stores {
+		i := slices.IndexFunc(store.Subjects, func(s subjects.Subject) bool { return s.Name == a.Subject })
+		if i >= 0 && store.Name == a.Store {
+			return follow(ctx, store.Subjects[i], a.Place, a.Plan, os.Stdin, os.Stdout)
+		}
+	}
+	return fmt.Errorf("no subject %s on %s", a.Subject, a.Store)
+}
+
+// beginClient does the same in this process.
+func (r round) beginClient(ctx context.Context, p subjects.Plan) (*participant, error) {
+	input, send := io.Pipe()
+	receive, output := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := follow(ctx, r.subject, r.place, p, input, output)
+		output.CloseWithError(err)
+		ended <- err
+	}()
+	return &participant{json.NewEncoder(send), json.NewDecoder(receive), func() error {
+		_, _ = send.Close(), receive.Close() // never fail
+		return <-ended
+	}}, nil
+}
+
+// follow is what each of them does.
+func follow(ctx context.Context, s subjects.Subject, at subjects.Place, p subjects.Plan, in io.Reader, out io.Writer) (err error) {
+	c, err := s.Open(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	send := json.NewEncoder(out)
+	if err := send.Encode(true); err != nil {
+		return err
+	}
+	var sp span
+	if err := json.NewDecoder(in).Decode(&sp); err != nil {
+		return err
+	}
+	rep, err := contend(ctx, c, sp, p)
+	if err != nil {
+		return err
+	}
+	return send.Encode(rep)
 }

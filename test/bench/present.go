@@ -14,44 +14,6 @@ import (
 	"github.com/dlock-go/dlock/test/harness/digits"
 )
 
-// chapter is a kind of case, as readers see it.
-type chapter struct{ kind, title, about string }
-
-// headlines are the kinds that a reader looks for first.
-var headlines = []chapter{
-	{"solo", "Alone", "One goroutine takes a lock that nothing else wants."},
-	{"many", "Many", "64 goroutines of one process, each with a lock of its own."},
-	{"handover", "Contended", "4 processes with 4 goroutines each want one lock and hold it for 1 ms, so that 1,000/s is the limit."},
-	{"crowd", "Hot", "16 goroutines of one process want one lock and release it at once."},
-}
-
-// modeChapters are the kinds in which a lock may have several holders.
-var modeChapters = []chapter{
-	{"readers", "Readers", "4 processes with 16 goroutines each use one name for 1 ms at a time, 95 % of the time shared. " +
-		"dlock/exclusive is the same with exclusive locks only."},
-	{"permits", "Permits", "4 processes with 16 goroutines each use a semaphore with 8 permits for 1 ms at a time, so that 8,000/s is the limit. " +
-		"dlock/exclusive is the same with an exclusive lock."},
-}
-
-var furtherChapters = []chapter{
-	{"exec", "Command line", "Time of a command that does nothing, alone and under a lock. Less is better; the mark ends at the 99th percentile."},
-	{"waiters", "Waiting", "10,000 goroutines of one process wait for one lock."},
-	{"held", "Held", "One client holds many locks and renews them."},
-}
-
-// curveChapters are the curves of growth. One with several subjects has a chart
-// for each store; the others have one chart with a line for each store.
-var curveChapters = []struct {
-	chapter
-	axis string
-}{
-	{chapter{"grow-crowd", "Growth: a hot lock", "Goroutines of one process want one lock and release it at once."}, "goroutines"},
-	{chapter{"grow-processes", "Growth: processes", "Processes with 4 goroutines each want one lock and hold it for 1 ms. Where processes cannot share the store, clients take their place."}, "processes"},
-	{chapter{"grow-readers", "Growth: readers", "Goroutines of one process use one name shared, for 10 ms at a time. Their requests to the store are in the table."}, "readers"},
-	{chapter{"grow-waiters", "Growth: waiters", "Goroutines of one process wait for one lock, which is then handed from one to the next."}, "waiters"},
-	{chapter{"grow-held", "Growth: locks held", "One goroutine locks and unlocks while its client holds other locks."}, "locks held"},
-}
-
 // These explain the page.
 const (
 	summary = "How many times a second dlock locks and unlocks, beside the fastest other library and beside the floor. More is better."
@@ -62,95 +24,40 @@ const (
 		"means that a few goroutines get most of the pairs (Jain's index is below 0.5)."
 )
 
-// collection is the results of a run.
-type collection []result
-
 // of returns the results of a kind of case on a store.
-func (c collection) of(store, kind string) (found []result) {
-	for _, r := range c {
-		if r.kase == store+"/"+kind {
-			found = append(found, r)
-		}
-	}
-	return found
-}
-
-// find returns the result of dlock in a case, and its fastest peer; nil without a peer.
-func (c collection) find(store, kind string) (ours, peer *result) {
-	results := c.of(store, kind)
-	for i, r := range results {
-		if r.subject == "dlock" && r.failure == "" {
-			ours = &results[i]
-		}
-	}
-	if ours != nil {
-		peer = fastest(results, ours.comparableWith)
-	}
-	if peer != nil && peer.failure != "" {
-		peer = nil
-	}
-	return ours, peer
+func (c collection) of(store, kind string) collection {
+	return slices.DeleteFunc(slices.Clone(c), func(r result) bool { return r.kase != store+"/"+kind })
 }
 
 // presented returns the page of the results.
 func presented(results collection, about string) page.Page {
 	p := page.Page{Summary: summary, About: []string{legend, about}}
-	for _, h := range headlines {
-		p.Columns = append(p.Columns, page.Column{Title: h.title, About: h.about})
-	}
-	for _, store := range storeNames() {
-		row := page.Row{Store: store}
-		measured := false
-		for _, h := range headlines {
-			cell := results.cell(store, h.kind)
-			row.Cells, measured = append(row.Cells, cell), measured || cell.Rate != ""
-		}
-		if measured {
-			p.Rows = append(p.Rows, row)
+	for _, table := range rateTables {
+		if rows := results.rows(table); len(rows) > 1 {
+			p.Tables = append(p.Tables, rows)
 		}
 	}
-	for _, chapter := range slices.Concat(headlines, modeChapters, furtherChapters) {
-		p.Sections = appendSection(p.Sections, chapter, results.charts(chapter.kind))
-	}
-	for _, chapter := range curveChapters {
-		p.Sections = appendSection(p.Sections, chapter.chapter, results.curves(chapter.kind, chapter.axis))
+	for _, k := range kinds {
+		charts := results.charts(k)
+		if k.points != nil {
+			charts = results.curves(k)
+		}
+		if charts != nil {
+			p.Sections = append(p.Sections, page.Section{Title: k.title, About: k.about, Charts: charts})
+		}
 	}
 	return p
 }
 
-func appendSection(sections []page.Section, c chapter, charts []page.Drawn) []page.Section {
-	if len(charts) == 0 {
-		return sections
-	}
-	return append(sections, page.Section{Title: c.title, About: c.about, Charts: charts})
-}
-
-func (c collection) cell(store, kind string) (cell page.Cell) {
-	ours, peer := c.find(store, kind)
-	if ours == nil {
-		return cell
-	}
-	cell.Rate = perSecond(ours.figures[pairsPerS])
-	if ratio := ours.figures[rateOfFloor]; ratio > 0 {
-		cell.Floor = fmt.Sprintf("%.2f× the floor", ratio)
-	}
-	if ratio := ours.figures[rateOfPeer]; peer != nil && ratio > 0 {
-		cell.Peer = fmt.Sprintf("%.2f× %s", ratio, peer.subject)
-		cell.Behind = ratio < 1
-	}
-	return cell
-}
-
 // charts returns the chart of every store for a kind of case.
-func (c collection) charts(kind string) (charts []page.Drawn) {
+func (c collection) charts(k kind) (charts []page.Drawn) {
 	for _, store := range storeNames() {
-		results := c.of(store, kind)
+		results := c.of(store, k.name)
 		if len(results) == 0 {
 			continue
 		}
-		drawn := page.Drawn{Title: store}
-		drawn.Header, drawn.Figures = allFigures(results)
-		if bars := barsOf(results); len(bars) > 0 {
+		drawn := page.Drawn{Title: store, Figures: results.allFigures()}
+		if bars := results.bars(); len(bars) > 0 {
 			drawn.Chart = bars
 		}
 		charts = append(charts, drawn)
@@ -158,51 +65,57 @@ func (c collection) charts(kind string) (charts []page.Drawn) {
 	return charts
 }
 
-// barsOf returns the bars of one case, the best first. A case without a rate has
+// bars returns the bars of one case, the best first. A case without a rate has
 // none.
-func barsOf(results []result) (bars page.Bars) {
-	for _, r := range results {
+func (c collection) bars() (bars page.Bars) {
+	more := 1.0 // is better; -1 if less is
+	for _, r := range c {
 		b := page.Bar{Subject: r.subject, Role: role(r.subject), Failure: r.failure}
 		rate, timed := r.figures[pairsPerS]
 		switch above, command := r.figures[aboveBare]; {
 		case command:
-			b.Value = r.figures[p50] / 1000
-			b.Low, b.High = b.Value, r.figures[p99]/1000
+			more = -1
+			b.Value, b.Low, b.High = r.figures[p50]/1000, r.figures[p50]/1000, r.figures[p99]/1000
 			b.Shown = fmt.Sprintf("%.1f ms", b.Value)
 			if above != 0 {
 				b.Note = fmt.Sprintf("%.1f ms above the bare command", above)
 			}
 		case timed:
 			b.Value, b.Low, b.High = rate, r.figures[lowestRate], r.figures[bestRate]
-			b.Shown, b.Note = perSecond(rate), note(r)
+			b.Shown, b.Note = perSecond(rate), r.note()
 		case r.failure == "":
 			return nil
 		}
 		bars = append(bars, b)
 	}
 	slices.SortStableFunc(bars, func(a, b page.Bar) int {
-		better := cmp.Compare(b.Value, a.Value)
-		if a.Failure == "" && b.Failure == "" && strings.HasSuffix(a.Shown, "ms") {
-			better = -better
+		if (a.Failure == "") != (b.Failure == "") {
+			return cmp.Compare(a.Failure, b.Failure)
 		}
-		return better
+		return cmp.Compare(more*b.Value, more*a.Value)
 	})
 	return bars
+}
+
+// wait returns the 99th percentile of the time of a lock, or nothing. If a few
+// goroutines got most of the pairs, these waited for nothing, and the wait of all
+// pairs together says little.
+func (r result) wait() string {
+	ms, ok := r.figures[p99Wait]
+	if !ok {
+		return ""
+	}
+	if index, ok := r.figures[jain]; ok && index < 0.5 {
+		return unequal
+	}
+	return fmt.Sprintf("%.1f ms", ms)
 }
 
 // unequal stands in place of a wait.
 const unequal = "unequal shares"
 
-// equalShares reports whether the goroutines got about the same number of pairs.
-// If a few of them got most of the pairs, these waited for nothing, and the wait
-// of all pairs together says little.
-func (r result) equalShares() bool {
-	index, ok := r.figures[jain]
-	return !ok || index >= 0.5
-}
-
 // note returns what stands beside the subject of a bar.
-func note(r result) string {
+func (r result) note() string {
 	var parts []string
 	if ratio := r.figures[rateOfFloor]; ratio > 0 && !isFloor(r.subject) {
 		parts = append(parts, fmt.Sprintf("%.2f× floor", ratio))
@@ -213,48 +126,39 @@ func note(r result) string {
 	if ratio := r.figures[rateOfExclusive]; ratio > 0 {
 		parts = append(parts, fmt.Sprintf("%.2f× exclusive", ratio))
 	}
-	if wait, ok := r.figures[p99Wait]; ok && r.equalShares() {
-		parts = append(parts, fmt.Sprintf("p99 %s ms", short(wait)))
-	} else if ok {
-		parts = append(parts, unequal)
+	if wait := r.wait(); wait == unequal {
+		parts = append(parts, wait)
+	} else if wait != "" {
+		parts = append(parts, "p99 "+wait)
 	}
 	return strings.Join(parts, " · ")
 }
 
-// curves returns the curves of growth of a kind.
-func (c collection) curves(kind, axis string) (charts []page.Drawn) {
-	together := page.Drawn{Title: "dlock", Header: []string{"store", axis, "pairs/s"}}
-	lines := page.Curves{X: axis, Y: "pairs/s"}
+// curves returns the curves of growth of a kind: a chart for each store with
+// several subjects, and one chart with a line for each other store.
+func (c collection) curves(k kind) (charts []page.Drawn) {
+	together := page.Curves{X: k.axis, Y: "pairs/s"}
+	var figures [][]string
 	for _, store := range storeNames() {
-		results := c.of(store, kind)
-		if len(results) == 0 {
-			continue
-		}
-		own := linesOf(results)
-		if len(own) > 1 {
-			drawn := page.Drawn{Title: store, Chart: page.Curves{X: axis, Y: "pairs/s", Lines: own}}
-			drawn.Header, drawn.Figures = allFigures(results)
-			charts = append(charts, drawn)
-			continue
-		}
-		own[0].Subject, own[0].Role = store, page.Peer // for a colour of its own
-		lines.Lines = append(lines.Lines, own[0])
-		header, figures := allFigures(results)
-		together.Header = append([]string{"store"}, header...)
-		for _, row := range figures {
-			together.Figures = append(together.Figures, append([]string{store}, row...))
+		results := c.of(store, k.name)
+		lines := results.lines()
+		if len(lines) > 1 {
+			charts = append(charts, page.Drawn{Title: store, Chart: page.Curves{X: k.axis, Y: "pairs/s", Lines: lines}, Figures: results.allFigures()})
+		} else if len(lines) == 1 {
+			lines[0].Subject, lines[0].Role = store, page.Peer // for a colour of its own
+			together.Lines = append(together.Lines, lines[0])
+			figures = append(figures, results.allFigures()...)
 		}
 	}
-	if lines.Lines != nil {
-		together.Chart = lines
-		charts = append(charts, together)
+	if together.Lines != nil {
+		charts = append(charts, page.Drawn{Title: "dlock", Chart: together, Figures: figures})
 	}
 	return charts
 }
 
-// linesOf returns a line for each subject.
-func linesOf(results []result) (lines []page.Line) {
-	for _, r := range results {
+// lines returns a line for each subject.
+func (c collection) lines() (lines []page.Line) {
+	for _, r := range c {
 		i := slices.IndexFunc(lines, func(l page.Line) bool { return l.Subject == r.subject })
 		if i < 0 {
 			i, lines = len(lines), append(lines, page.Line{Subject: r.subject, Role: role(r.subject)})
@@ -268,41 +172,8 @@ func linesOf(results []result) (lines []page.Line) {
 	return lines
 }
 
-// allFigures returns the figures of some results as a table.
-func allFigures(results []result) (header []string, rows [][]string) {
-	var names []string
-	for _, name := range append(slices.Clone(fixed), extrasOf(results)...) {
-		if slices.ContainsFunc(results, func(r result) bool { _, ok := r.figures[name]; return ok }) {
-			names = append(names, name)
-		}
-	}
-	header = append(header, "subject")
-	for _, name := range names {
-		header = append(header, strings.ReplaceAll(name, "_", " "))
-	}
-	for _, r := range results {
-		row := []string{r.subject}
-		if r.failure != "" {
-			row = append(row, "failed: "+r.failure)
-			rows = append(rows, row)
-			continue
-		}
-		for _, name := range names {
-			row = append(row, r.show(name))
-		}
-		rows = append(rows, row)
-	}
-	return header, rows
-}
-
-// extrasOf returns the names of all figures that not every line has.
-func extrasOf(results []result) (names []string) {
-	for _, r := range results {
-		names = append(names, r.extras()...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
+// allFigures returns the table of everything that was measured.
+func (c collection) allFigures() [][]string { return c.table(slices.Concat(fixed, c.extras())) }
 
 func role(subject string) page.Role {
 	switch {

@@ -3,63 +3,41 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
-
-// kind is a kind of case, the same for every store. Each has a file; see kinds.
-type kind struct {
-	name   string
-	rounds int
-
-	// clientOnly restricts the case to dlock.
-	clientOnly bool
-
-	// mode restricts the case to subjects that offer it.
-	mode driver.Mode
-
-	// commands restricts the case to subjects that are commands.
-	commands bool
-
-	// points, of a curve of growth, are the values of round.at.
-	points []int
-
-	// run measures a subject in one round.
-	run func(ctx context.Context, r round) (figures, error)
-
-	// interleaved, in place of run, measures all subjects of a round at once.
-	interleaved func(ctx context.Context, rounds []round) ([]figures, error)
-}
-
-// kinds are in the order of the measurements.
-var kinds = []kind{solo, many, handover, crowd, readers, permits, waiters, held, execute}
 
 // round is one measurement of one subject.
 type round struct {
 	store   subjects.Store
 	subject subjects.Subject
-	servers subjects.Served // nil if the store has none
-	dir     string          // empty, for state outside the process
-	window  time.Duration   // how long to measure
-	budget  time.Duration   // the windows of all rounds together
-	at      int             // the point of a curve of growth, otherwise 0
+	servers *subjects.Servers // nil if the store has none
+	place   subjects.Place
+	window  time.Duration // how long to measure
+	budget  time.Duration // the windows of all rounds together
+	at      int           // the point of a curve of growth, otherwise 0
 }
 
-// stuckLimit ends a round without progress.
-const stuckLimit = 2 * time.Minute
+const (
+	// A point of a curve takes the pointShare-th part of the time of a case.
+	pointShare = 3
+
+	// stuckLimit ends a round without progress.
+	stuckLimit = 2 * time.Minute
+)
 
 // run measures all subjects, at every point of a curve of growth. A subject that
 // fails is left out from then on, and the others are measured without it.
-func (j job) run(ctx context.Context, servers subjects.Served, budget time.Duration) (results []result, err error) {
+func (j job) run(ctx context.Context, servers *subjects.Servers, budget time.Duration) (results collection, err error) {
 	points := j.kind.points
 	if points == nil {
 		points = []int{0}
+	} else {
+		budget /= pointShare
 	}
 	present := j.present(ctx)
 	var failures []error
@@ -67,103 +45,82 @@ func (j job) run(ctx context.Context, servers subjects.Served, budget time.Durat
 		if at > 0 {
 			progress("%s: %d", j.name(), at)
 		}
-		measured, failed, err := j.runAt(ctx, at, present, servers, budget)
-		for _, f := range failed {
-			failures = append(failures, f)
-			present = slices.DeleteFunc(present, func(s subjects.Subject) bool { return s.Name == f.subject })
-			measured = append(measured, result{kase: j.name(), subject: f.subject, failure: f.err.Error()})
-		}
-		results = append(results, measured...)
-		if err != nil {
-			return results, errors.Join(append(failures, err)...)
+		for {
+			measured, err := j.runAt(ctx, round{store: j.store, servers: servers, budget: budget, at: at}, present)
+			results = append(results, measured...)
+			if err == nil {
+				break
+			}
+			failures = append(failures, err)
+			failed, ok := errors.AsType[*subjectError](err)
+			if !ok || ctx.Err() != nil {
+				return results, errors.Join(failures...)
+			}
+			present = without(present, failed.subject)
+			results = append(results, result{kase: j.name(), subject: failed.subject, failure: failed.err.Error()})
 		}
 	}
 	return results, errors.Join(failures...)
 }
 
 // runAt measures the subjects one after the other. Each round starts with another
-// subject, so that no subject always follows the same one. A round in which a
-// subject fails is repeated without it.
-func (j job) runAt(ctx context.Context, at int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (results []result, failed []*subjectError, err error) {
-	present = slices.Clone(present)
+// subject, so that no subject always follows the same one.
+func (j job) runAt(ctx context.Context, r round, present []subjects.Subject) (results collection, err error) {
 	rounds := make(map[string][]figures)
-	for n := 0; n < j.kind.rounds && len(present) > 0; {
-		order := roundOrder(n, len(present))
-		measured, err := j.measure(ctx, at, order, present, servers, budget)
-		if failure, ok := errors.AsType[*subjectError](err); ok && ctx.Err() == nil {
-			failed = append(failed, failure)
-			present = slices.DeleteFunc(present, func(s subjects.Subject) bool { return s.Name == failure.subject })
-			continue
-		}
+	for n := 0; n < j.kind.rounds && len(present) > 0; n++ {
+		ordered := inOrder(n, present)
+		measured, err := j.measure(ctx, r, ordered)
 		if err != nil {
-			return nil, failed, err
+			return nil, err
 		}
-		for i, index := range order {
-			name := present[index].Name
-			rounds[name] = append(rounds[name], measured[i])
+		for i, s := range ordered {
+			rounds[s.Name] = append(rounds[s.Name], measured[i])
 		}
-		n++
 	}
 	for _, s := range present {
-		r := result{kase: j.name(), subject: s.Name, figures: median(rounds[s.Name]), rounds: rounds[s.Name]}
-		if at > 0 {
-			r.figures[point] = float64(at)
+		found := result{kase: j.name(), subject: s.Name, figures: median(rounds[s.Name]), rounds: rounds[s.Name]}
+		if r.at > 0 {
+			found.figures[point] = float64(r.at)
 		}
-		results = append(results, r)
+		results = append(results, found)
 	}
-	compareRates(results)
-	return results, failed, nil
+	results.compareRates()
+	return results, nil
 }
 
-// subjects returns the subjects of the case.
-func (j job) subjects() []subjects.Subject {
-	return slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool {
-		return (s.Command != nil) != j.kind.commands ||
-			j.kind.clientOnly && s.Name != "dlock" || !s.Offers(j.kind.mode) ||
-			j.kind.points != nil && !onCurve(s) ||
-			s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
-	})
+func without(all []subjects.Subject, name string) []subjects.Subject {
+	return slices.DeleteFunc(slices.Clone(all), func(s subjects.Subject) bool { return s.Name == name })
 }
 
-// present returns the subjects that can run here. It prints why the others
-// cannot.
-func (j job) present(ctx context.Context) []subjects.Subject {
-	return slices.DeleteFunc(j.subjects(), func(s subjects.Subject) bool {
-		err := s.Absent(ctx)
-		if err != nil {
-			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.Name, err)
-		}
-		return err != nil
-	})
-}
-
-// roundOrder returns the order of the subjects in the n-th round.
-func roundOrder(n, subjects int) []int {
-	order := make([]int, subjects)
-	for i := range order {
-		order[i] = (i + n) % subjects
-	}
-	if (n/subjects)%2 == 1 { // every other cycle is reversed
+// inOrder returns the subjects in the order of the n-th round.
+func inOrder(n int, all []subjects.Subject) []subjects.Subject {
+	first := n % len(all)
+	order := slices.Concat(all[first:], all[:first])
+	if (n/len(all))%2 == 1 { // every other cycle is reversed
 		slices.Reverse(order)
 	}
 	return order
 }
 
 // measure measures one round of all subjects in the given order.
-func (j job) measure(ctx context.Context, at int, order []int, present []subjects.Subject, servers subjects.Served, budget time.Duration) (all []figures, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(order))*(budget+stuckLimit), errors.New("the round is stuck"))
+func (j job) measure(ctx context.Context, r round, ordered []subjects.Subject) (all []figures, err error) {
+	limit := time.Duration(len(ordered)) * (r.budget + stuckLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the round is stuck"))
 	defer cancel()
 	var rounds []round
 	defer func() {
 		for _, r := range rounds {
-			err = errors.Join(err, os.RemoveAll(r.dir))
+			err = errors.Join(err, os.RemoveAll(r.place.Dir))
 		}
 	}()
-	for _, index := range order {
-		r, err := j.round(at, present[index], servers, budget)
+	r.window = r.budget / time.Duration(j.kind.rounds)
+	for _, s := range ordered {
+		r.subject = s
+		dir, err := os.MkdirTemp("", "dlock-bench-")
 		if err != nil {
 			return nil, r.failed(err)
 		}
+		r.place = subjects.NewPlace(dir, r.servers)
 		rounds = append(rounds, r)
 	}
 	for _, r := range rounds {
@@ -185,17 +142,6 @@ func (j job) measure(ctx context.Context, at int, order []int, present []subject
 	return all, nil
 }
 
-func (j job) round(at int, s subjects.Subject, servers subjects.Served, budget time.Duration) (round, error) {
-	if at > 0 {
-		budget /= pointShare
-	}
-	dir, err := os.MkdirTemp("", "dlock-bench-")
-	return round{
-		store: j.store, subject: s, servers: servers, dir: dir, at: at,
-		window: budget / time.Duration(j.kind.rounds), budget: budget,
-	}, err
-}
-
 // subjectError is the failure of one subject.
 type subjectError struct {
 	subject string
@@ -210,15 +156,25 @@ func (r round) failed(err error) error { return &subjectError{r.subject.Name, er
 // prepare empties the servers, and checks that the subject excludes.
 func (r round) prepare(ctx context.Context) error {
 	if r.servers != nil {
-		if err := r.servers.Prepare(ctx, r.dir); err != nil {
+		if err := r.servers.Empty(ctx); err != nil {
 			return err
 		}
 	}
 	if r.subject.Open != nil {
-		if err := excludes(ctx, r.subject, r.dir); err != nil {
+		if err := r.excludes(ctx); err != nil {
 			return err
 		}
 	}
 	runtime.GC() // so that no subject pays for the garbage of its predecessor
 	return nil
+}
+
+// sleep blocks until the window or the context ends.
+func sleep(ctx context.Context, window time.Duration) error {
+	select {
+	case <-time.After(window):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -11,26 +11,10 @@ import (
 // Page is the whole page. Its charts are plain SVG, whose colours the page sets
 // for a light and a dark screen.
 type Page struct {
-	Summary  string   // what the figures are
-	About    []string // how, when and where they were measured
-	Columns  []Column // of the overview
-	Rows     []Row
+	Summary  string       // what the figures are
+	About    []string     // how, when and where they were measured
+	Tables   [][][]string // the overview; the first row of each has its headings
 	Sections []Section
-}
-
-// Column is a kind of case in the overview.
-type Column struct{ Title, About string }
-
-// Row is a store in the overview.
-type Row struct {
-	Store string
-	Cells []Cell // one for each column
-}
-
-// Cell is a case in the overview. Rate is empty if it was not measured.
-type Cell struct {
-	Rate, Peer, Floor string
-	Behind            bool // a peer is faster
 }
 
 // Section is a part of the page.
@@ -39,11 +23,10 @@ type Section struct {
 	Charts       []Drawn
 }
 
-// Drawn is a chart, and the table of its figures.
+// Drawn is a chart, and the table of its figures, whose first row has their names.
 type Drawn struct {
 	Title   string
 	Chart   Chart // nil if there is a table only
-	Header  []string
 	Figures [][]string
 }
 

@@ -20,8 +20,8 @@ func written(t *testing.T, c Chart) string {
 	var out bytes.Buffer
 	p := Page{
 		Summary: hostile, About: []string{hostile},
-		Columns: []Column{{hostile, hostile}}, Rows: []Row{{hostile, []Cell{{hostile, hostile, hostile, true}}}},
-		Sections: []Section{{hostile, hostile, []Drawn{{hostile, c, []string{hostile}, [][]string{{hostile}}}}}},
+		Tables:   [][][]string{{{hostile}, {hostile}}},
+		Sections: []Section{{hostile, hostile, []Drawn{{hostile, c, [][]string{{hostile}}}}}},
 	}
 	if err := p.Write(&out); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestPageEscapesTexts(t *testing.T) {
 		if !strings.Contains(text, "&lt;script&gt;") {
 			t.Errorf("the page does not contain the text:\n%s", text)
 		}
-		wellFormed(t, Picture{[]string{hostile}, []Chart{chart}}.SVG())
+		wellFormed(t, Picture{{Title: hostile, Chart: chart}}.SVG())
 	}
 }
 
@@ -77,7 +77,7 @@ func TestChartsOfFewPoints(t *testing.T) {
 		"zero":      {{Subject: "dlock", Role: Dlock, Points: []Point{{1, 0}, {2, 7}}}},
 		"equal":     {{Subject: "dlock", Role: Dlock, Points: []Point{{1, 1000}, {10, 1000}, {100, 1000}}}},
 	} {
-		text := Picture{[]string{name}, []Chart{Curves{X: "waiters", Y: "pairs/s", Lines: lines}}}.SVG()
+		text := Picture{{Title: name, Chart: Curves{X: "waiters", Y: "pairs/s", Lines: lines}}}.SVG()
 		wellFormed(t, text)
 		if number.MatchString(text) {
 			t.Errorf("%s: a coordinate is not a number:\n%s", name, text)

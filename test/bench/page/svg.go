@@ -56,10 +56,7 @@ func inline(c Chart) template.HTML {
 }
 
 // Picture is a file of SVG with several charts in two columns.
-type Picture struct {
-	Titles []string
-	Charts []Chart // one for each title
-}
+type Picture []Drawn
 
 // style of a picture on its own: it does not know whether it stands on white or
 // on black.
@@ -71,12 +68,12 @@ func (p Picture) SVG() string {
 	const gap, title, margin = 40, 26, 10
 	var d drawing
 	y := float64(margin)
-	for i := 0; i < len(p.Charts); i += 2 {
+	for i := 0; i < len(p); i += 2 {
 		tallest := 0.0
-		for column, c := range p.Charts[i:min(i+2, len(p.Charts))] {
-			elements, height := c.Draw()
+		for column, c := range p[i:min(i+2, len(p))] {
+			elements, height := c.Chart.Draw()
 			x := float64(margin + column*(Width+gap))
-			d.text(x, y+14, "ink", "start", 15, p.Titles[i+column])
+			d.text(x, y+14, "ink", "start", 15, c.Title)
 			fmt.Fprintf(&d, "<svg x=\"%.0f\" y=\"%.0f\" width=\"%d\" height=\"%.0f\">\n%s</svg>\n", x, y+title, Width, height, elements)
 			tallest = max(tallest, height)
 		}

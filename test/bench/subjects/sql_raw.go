@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dlock-go/dlock"
@@ -14,20 +15,58 @@ import (
 	"github.com/dlock-go/dlock/sqllock"
 )
 
-// rawSQL is the floor: the two prepared statements of the row scheme, with
+// openRaw opens the floor: the two prepared statements of the row scheme, with
 // nothing around them. It records them from the store itself.
-type rawSQL struct {
-	store            *sqllock.Store // creates the rows
-	db               *sql.DB
-	acquire, release *rawStatement
-	commandCount     atomic.Uint64
+func (k *sqlKind) openRaw(ctx context.Context, at Place) (*Client, error) {
+	connector, err := k.connect(at.Addrs[0], benchDatabase)
+	if err != nil {
+		return nil, err
+	}
+	acquire, release, err := k.recordStatements(ctx, connector)
+	if err != nil {
+		return nil, fmt.Errorf("recording the statements of the store: %w", err)
+	}
+	db := pooled(connector)
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: k.dialect}) // creates the rows
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	closeAll := func() error { return errors.Join(store.Close(), db.Close()) } // closes the statements
+	if err := errors.Join(acquire.prepare(ctx, db), release.prepare(ctx, db)); err != nil {
+		return nil, errors.Join(err, closeAll())
+	}
+	var sent atomic.Uint64
+	newWorker := func(ctx context.Context, want Want) (Worker, error) {
+		grant, err := store.Acquire(ctx, driver.Request{Name: want.Name, Owner: driver.NewOwner(), TTL: dlock.DefaultTTL})
+		if err == nil {
+			err = store.Release(ctx, grant)
+		}
+		if errors.Is(err, driver.ErrHeld) { // then the row exists
+			err = nil
+		}
+		owner := driver.NewOwner().Hex()
+		var token int64
+		return Worker{
+			Lock: polling(func(ctx context.Context) (_ bool, err error) {
+				sent.Add(1)
+				token, err = acquire.insert(ctx, acquire.fill(want.Name, owner, 0))
+				return token != 0, err
+			}),
+			Unlock: func(ctx context.Context) error {
+				sent.Add(1)
+				return released(release.change(ctx, release.fill(want.Name, owner, token)))
+			},
+		}, err
+	}
+	return &Client{newWorker, sent.Load, closeAll}, nil
 }
 
-// rawStatement is a statement with the arguments of one worker.
-type rawStatement struct {
+// statement is a recorded statement.
+type statement struct {
+	text  string
+	args  []sqldriver.Value // with placeholders
+	query bool              // it returns rows
 	stmt  *sql.Stmt
-	args  []any // with placeholders
-	query bool
 }
 
 // Placeholders for the arguments that differ between workers and acquisitions.
@@ -39,9 +78,14 @@ const (
 	itsToken
 )
 
-func (s *rawStatement) fill(name, owner string, token int64) []any {
-	args := slices.Clone(s.args)
-	for i, arg := range args {
+func (s *statement) prepare(ctx context.Context, db *sql.DB) (err error) {
+	s.stmt, err = db.PrepareContext(ctx, s.text)
+	return err
+}
+
+func (s *statement) fill(name, owner string, token int64) []any {
+	args := make([]any, len(s.args))
+	for i, arg := range s.args {
 		switch arg {
 		case itsName:
 			args[i] = name
@@ -49,187 +93,174 @@ func (s *rawStatement) fill(name, owner string, token int64) []any {
 			args[i] = owner
 		case itsToken:
 			args[i] = token
+		default:
+			args[i] = arg
 		}
 	}
 	return args
 }
 
-func openRawSQL(kind *sqlKind) func(string) (func(context.Context) (Client, error), error) {
-	return func(dir string) (func(context.Context) (Client, error), error) {
-		return func(ctx context.Context) (Client, error) {
-			connector, err := kind.connector(dir)
-			if err != nil {
-				return nil, err
-			}
-			acquire, release, err := recordStatements(ctx, kind, connector)
-			if err != nil {
-				return nil, fmt.Errorf("recording the statements of the store: %w", err)
-			}
-			c := &rawSQL{db: newPool(connector)}
-			if err := c.open(ctx, kind, acquire, release); err != nil {
-				return nil, errors.Join(err, c.Close())
-			}
-			return c, nil
-		}, nil
-	}
-}
-
-func (c *rawSQL) open(ctx context.Context, kind *sqlKind, acquire, release sent) (err error) {
-	if c.store, err = sqllock.New(ctx, c.db, &sqllock.Options{Dialect: kind.dialect}); err != nil {
-		return err
-	}
-	if c.acquire, err = c.prepare(ctx, acquire); err != nil {
-		return err
-	}
-	c.release, err = c.prepare(ctx, release)
-	return err
-}
-
-func (c *rawSQL) prepare(ctx context.Context, s sent) (*rawStatement, error) {
-	stmt, err := c.db.PrepareContext(ctx, s.text)
-	raw := &rawStatement{stmt: stmt, query: s.query}
-	for _, arg := range s.args {
-		raw.args = append(raw.args, arg)
-	}
-	return raw, err
-}
-
-// recordStatements acquires and releases a lock with a store, and returns the
-// statements that it executed. Placeholders replace names, owners and tokens.
-func recordStatements(ctx context.Context, kind *sqlKind, connector sqldriver.Connector) (acquire, release sent, err error) {
-	r := &sqlRecorder{Connector: connector}
-	db := newPool(r)
-	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: kind.dialect})
-	if err != nil {
-		return acquire, release, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	name := "bench/recorded/" + driver.NewOwner().Hex() // unique across processes
-	for range 3 {                                       // the first call creates the row
-		owner := driver.NewOwner()
-		r.drain()
-		grant, err := store.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: dlock.DefaultTTL, Holder: driver.Holder{Host: "bench", PID: 4711, Program: "bench"}})
-		if err != nil {
-			return acquire, release, err
+// insert returns the token of the grant, or zero: as a row, or as the ID of one.
+func (s *statement) insert(ctx context.Context, args []any) (token int64, err error) {
+	if s.query {
+		err = s.stmt.QueryRowContext(ctx, args...).Scan(&token)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
 		}
-		acquired := r.drain()
-		if err := store.Release(ctx, grant); err != nil {
-			return acquire, release, err
-		}
-		released := r.drain()
-		last := grant.Token + store.Traits().TokenStep - 1 // which the row has
-		if acquire, err = onlyStatement(acquired, name, owner.Hex(), last); err != nil {
-			continue // of the first call
-		}
-		release, err = onlyStatement(released, name, owner.Hex(), last)
-		if err != nil {
-			return acquire, release, err
-		}
+		return token, err
 	}
-	if acquire.text == "" || release.text == "" {
-		err = errors.New("the store needed more than one statement each time")
-	}
-	return acquire, release, err
-}
-
-// onlyStatement returns the single statement about the lock.
-func onlyStatement(all []sent, name, owner string, token uint64) (sent, error) {
-	all = slices.DeleteFunc(all, func(s sent) bool { return !slices.Contains(s.args, sqldriver.Value(name)) })
-	if len(all) != 1 {
-		return sent{}, fmt.Errorf("%d statements, want one: %v", len(all), all)
-	}
-	s := all[0]
-	for i, arg := range s.args {
-		switch arg {
-		case name:
-			s.args[i] = itsName
-		case owner:
-			s.args[i] = itsOwner
-		case int64(token):
-			s.args[i] = itsToken
-		}
-	}
-	return s, nil
-}
-
-func (c *rawSQL) Worker(ctx context.Context, name string) (Worker, error) {
-	grant, err := c.store.Acquire(ctx, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: dlock.DefaultTTL})
-	if err == nil {
-		err = c.store.Release(ctx, grant)
-	}
-	if errors.Is(err, driver.ErrHeld) { // then the row exists
-		err = nil
-	}
-	return &rawSQLWorker{rawSQL: c, name: name, owner: driver.NewOwner().Hex()}, err
-}
-
-func (c *rawSQL) Commands() (uint64, bool) { return c.commandCount.Load(), true }
-
-func (c *rawSQL) Close() error {
-	var err error
-	if c.store != nil {
-		err = c.store.Close()
-	}
-	return errors.Join(err, c.db.Close()) // closes the statements
-}
-
-type rawSQLWorker struct {
-	*rawSQL
-	name, owner string
-	token       int64
-}
-
-func (w *rawSQLWorker) Lock(ctx context.Context) (err error) {
-	for {
-		w.commandCount.Add(1)
-		args := w.acquire.fill(w.name, w.owner, 0)
-		if w.acquire.query {
-			w.token = 0
-			err = w.acquire.stmt.QueryRowContext(ctx, args...).Scan(&w.token)
-			if errors.Is(err, sql.ErrNoRows) {
-				err = nil
-			}
-		} else {
-			w.token, err = inserted(w.acquire.stmt.ExecContext(ctx, args...))
-		}
-		if err != nil || w.token != 0 {
-			return err
-		}
-		if err := millisecond(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// inserted returns the token where the server returns it as the ID of a row.
-func inserted(result sql.Result, err error) (int64, error) {
+	result, err := s.stmt.ExecContext(ctx, args...)
 	if err != nil {
 		return 0, err
 	}
 	return result.LastInsertId()
 }
 
-func (w *rawSQLWorker) Unlock(ctx context.Context) error {
-	w.commandCount.Add(1)
-	args := w.release.fill(w.name, w.owner, w.token)
-	if w.release.query {
-		rows, err := w.release.stmt.QueryContext(ctx, args...)
+// change reports whether the statement found a row.
+func (s *statement) change(ctx context.Context, args []any) (found bool, err error) {
+	if s.query {
+		rows, err := s.stmt.QueryContext(ctx, args...)
 		if err != nil {
-			return err
+			return false, err
 		}
-		found := rows.Next()
-		if err := errors.Join(rows.Close(), rows.Err()); err != nil || found {
-			return err
-		}
-		return driver.ErrNotHeld
+		found = rows.Next()
+		return found, errors.Join(rows.Close(), rows.Err())
 	}
-	result, err := w.release.stmt.ExecContext(ctx, args...)
+	result, err := s.stmt.ExecContext(ctx, args...)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if n, err := result.RowsAffected(); err != nil || n != 0 {
-		return err
+	n, err := result.RowsAffected()
+	return n != 0, err
+}
+
+// recordStatements acquires and releases a lock with a store, and returns the
+// statements that it executed. Placeholders replace names, owners and tokens.
+func (k *sqlKind) recordStatements(ctx context.Context, connector sqldriver.Connector) (acquire, release *statement, err error) {
+	seen := &sqlRecorder{Connector: connector}
+	db := pooled(seen)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: k.dialect})
+	if err != nil {
+		return nil, nil, err
 	}
-	return driver.ErrNotHeld
+	defer func() { err = errors.Join(err, store.Close()) }()
+	name := "bench/recorded/" + driver.NewOwner().Hex() // unique across processes
+	for range 3 {                                       // the first call creates the row
+		owner := driver.NewOwner()
+		seen.take()
+		grant, err := store.Acquire(ctx, driver.Request{
+			Name: name, Owner: owner, TTL: dlock.DefaultTTL, Holder: driver.Holder{Host: "bench", PID: 4711, Program: "bench"},
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		acquired := seen.take()
+		if err := store.Release(ctx, grant); err != nil {
+			return nil, nil, err
+		}
+		last := int64(grant.Token + store.Traits().TokenStep - 1) // which the row has
+		places := map[sqldriver.Value]placeholder{name: itsName, owner.Hex(): itsOwner, last: itsToken}
+		if acquire, release = onlyOne(acquired, name, places), onlyOne(seen.take(), name, places); acquire != nil && release != nil {
+			return acquire, release, nil
+		}
+	}
+	return nil, nil, errors.New("the store needed more than one statement each time")
+}
+
+// onlyOne returns the single statement about the lock, or nil.
+func onlyOne(all []*statement, name string, places map[sqldriver.Value]placeholder) *statement {
+	all = slices.DeleteFunc(all, func(s *statement) bool { return !slices.Contains(s.args, sqldriver.Value(name)) })
+	if len(all) != 1 {
+		return nil
+	}
+	for i, arg := range all[0].args {
+		if place, ok := places[arg]; ok {
+			all[0].args[i] = place
+		}
+	}
+	return all[0]
+}
+
+// sqlRecorder is a connector that records the executed statements.
+type sqlRecorder struct {
+	sqldriver.Connector
+	mu  sync.Mutex
+	all []*statement
+}
+
+func (r *sqlRecorder) note(text string, args []sqldriver.NamedValue, query bool) {
+	s := &statement{text: text, query: query}
+	for _, arg := range args {
+		s.args = append(s.args, arg.Value)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, s)
+}
+
+// take returns the statements since the last call.
+func (r *sqlRecorder) take() []*statement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// Connect implements driver.Connector.
+func (r *sqlRecorder) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedConn{conn.(preparing), r}, nil
+}
+
+// preparing is the set of interfaces that both drivers' connections have and
+// database/sql uses, but for those that execute statements without preparing them.
+type preparing interface {
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.NamedValueChecker
+	sqldriver.SessionResetter
+}
+
+type recordedConn struct {
+	preparing
+	r *sqlRecorder
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *recordedConn) PrepareContext(ctx context.Context, text string) (sqldriver.Stmt, error) {
+	stmt, err := c.preparing.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedStmt{stmt.(executing), text, c.r}, nil
+}
+
+type executing interface {
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
+}
+
+type recordedStmt struct {
+	executing
+	text string
+	r    *sqlRecorder
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s *recordedStmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	s.r.note(s.text, args, false)
+	return s.executing.ExecContext(ctx, args)
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *recordedStmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	s.r.note(s.text, args, true)
+	return s.executing.QueryContext(ctx, args)
 }

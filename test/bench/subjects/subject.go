@@ -5,6 +5,7 @@ package subjects
 import (
 	"context"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -15,12 +16,11 @@ import (
 type Store struct {
 	Name string
 
-	// Open prepares the state of one round, in dir if it lives outside this
-	// process, or opens it if it exists already.
-	Open opener
+	// Open opens dlock's own store.
+	Open Opener
 
 	// Serve starts the servers; nil if the store needs none.
-	Serve func(ctx context.Context) (Served, error)
+	Serve func(ctx context.Context) (*Servers, error)
 
 	// Processes reports whether several processes can share the state.
 	Processes bool
@@ -33,6 +33,31 @@ type Store struct {
 
 // Stores are in the order of the measurements.
 var Stores = []Store{Memory, sqlite, redisStore, memcachedStore, mysqlStore, postgresStore, etcdStore, zookeeperStore}
+
+// Place is where the state of one round is.
+type Place struct {
+	Dir    string   // for files
+	Addrs  []string // of the servers
+	memory *memory  // what the clients of this process share
+}
+
+// NewPlace returns the place of a round that begins.
+func NewPlace(dir string, servers *Servers) Place {
+	at := Place{Dir: dir, memory: newMemory()}
+	if servers != nil {
+		at.Addrs = servers.Addrs()
+	}
+	return at
+}
+
+// url fills an address, the addresses of the members of Redlock, or the folder into a text.
+func (at Place) url(pattern string) string {
+	values := []string{"FOLDER", at.Dir}
+	if len(at.Addrs) > 0 {
+		values = append(values, "SERVER", at.Addrs[0], "MEMBERS", strings.Join(at.Addrs[1:], ","))
+	}
+	return strings.NewReplacer(values...).Replace(pattern)
+}
 
 // Subject is a library or protocol that locks.
 type Subject struct {
@@ -47,20 +72,20 @@ type Subject struct {
 	// Exclusive makes every acquisition exclusive, to compare the modes with.
 	Exclusive bool
 
-	// Open returns a function that makes clients which share one state, each like
-	// that of a separate process.
-	Open func(dir string) (connect func(context.Context) (Client, error), err error)
+	// Open returns a client like that of a separate process. The clients of a
+	// place share one state.
+	Open func(ctx context.Context, at Place) (*Client, error)
 
 	// Foreign, in place of Open, returns the program of a subject in another
 	// language. It runs as one of the plan's processes and does what participate
-	// does. An error for an empty dir explains why the program cannot run here: the
-	// subject is skipped then.
-	Foreign func(ctx context.Context, dir string, p Plan) (*exec.Cmd, error)
+	// does. Without a place, the error explains why the program cannot run here:
+	// the subject is skipped then.
+	Foreign func(ctx context.Context, at *Place, p Plan) (*exec.Cmd, error)
 
-	// Command, in place of Open, returns a command that the case exec runs. An
-	// error for an empty dir explains why it cannot run here: the subject is
+	// Command, in place of Open, returns a command that the case exec runs.
+	// Without a place, the error explains why it cannot run here: the subject is
 	// skipped then.
-	Command func(ctx context.Context, dir string) (*exec.Cmd, error)
+	Command func(ctx context.Context, at *Place) (*exec.Cmd, error)
 }
 
 // Absent explains why the subject cannot run here; nil if it can.
@@ -68,9 +93,9 @@ func (s Subject) Absent(ctx context.Context) error {
 	var err error
 	switch {
 	case s.Foreign != nil:
-		_, err = s.Foreign(ctx, "", Plan{})
+		_, err = s.Foreign(ctx, nil, Plan{})
 	case s.Command != nil:
-		_, err = s.Command(ctx, "")
+		_, err = s.Command(ctx, nil)
 	}
 	return err
 }
@@ -111,49 +136,67 @@ func (s Subject) exclusive() Subject {
 const ExclusiveSuffix = "/exclusive"
 
 // Client is the access of one process to the locks.
-type Client interface {
-	// Worker returns what one goroutine needs to acquire and release the lock
-	// name.
-	Worker(ctx context.Context, name string) (Worker, error)
-	// Commands returns the number of commands to the store so far; false if they
-	// are not counted.
-	Commands() (n uint64, ok bool)
-	Close() error
+type Client struct {
+	// Worker returns what one goroutine needs.
+	Worker func(ctx context.Context, want Want) (Worker, error)
+	// Commands returns the number of commands to the store so far; nil if the
+	// client does not count them.
+	Commands func() uint64
+	Close    func() error
 }
 
-// ModeClient is a Client with shared locks and semaphores.
-type ModeClient interface {
-	Client
-	// ModeWorker is Worker in a mode.
-	ModeWorker(ctx context.Context, name string, mode driver.Mode) (Worker, error)
+// Want is what a worker acquires.
+type Want struct {
+	Name string
+	driver.Mode
+	ReadWrite bool // the name is also acquired shared
 }
 
 // Worker acquires and releases one lock repeatedly. It keeps its state between
 // the calls, so that measuring allocates nothing.
-type Worker interface {
-	Lock(ctx context.Context) error // blocks until the lock is acquired
-	Unlock(ctx context.Context) error
+type Worker struct {
+	Lock   func(ctx context.Context) error // blocks until the lock is acquired
+	Unlock func(ctx context.Context) error
 }
 
-// Served is the set of servers of a store, which run for all of its cases.
-type Served interface {
-	// Prepare empties the servers, and writes into dir what clients need to find
-	// them, also clients in other processes.
-	Prepare(ctx context.Context, dir string) error
-	// Done returns the work of the servers so far.
-	Done(ctx context.Context) (Work, error)
-	// Listen observes the commands that arrive from now on, until stop is called
-	// or the sample is large enough. stop may be called twice. It returns the
-	// share of each command that came from clients: the rest came from their
-	// scripts. stop is nil if the servers do not count their work.
-	Listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error)
-	Stop() error
+// workers are those of a subject without modes.
+func workers(of func(name string) Worker) func(context.Context, Want) (Worker, error) {
+	return func(_ context.Context, want Want) (Worker, error) { return of(want.Name), nil }
 }
 
-// Work is the work of servers.
-type Work struct {
-	Commands map[string]uint64 // by name; including those inside scripts
-	CPU      time.Duration
+// polling is the Lock of a subject without notifications: it tries again after a
+// millisecond.
+func polling(try func(context.Context) (granted bool, err error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			granted, err := try(ctx)
+			if err != nil || granted {
+				return err
+			}
+			if err := millisecond(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func millisecond(ctx context.Context) error {
+	timer := time.NewTimer(time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// released is the result of an Unlock.
+func released(found bool, err error) error {
+	if err == nil && !found {
+		return driver.ErrNotHeld
+	}
+	return err
 }
 
 // Plan is what the goroutines of each process do in a case with processes.
@@ -163,4 +206,9 @@ type Plan struct {
 	Hold, Pause time.Duration
 	Shared      int // percentage of shared acquisitions
 	Limit       int // of the semaphore; zero for a lock
+}
+
+// Want is what the goroutines acquire, or what they acquire in their shared turns.
+func (p Plan) Want(shared bool) Want {
+	return Want{p.Name, driver.Mode{Shared: shared, Limit: p.Limit}, p.Shared > 0}
 }

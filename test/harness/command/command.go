@@ -19,8 +19,8 @@ import (
 // built is the folder of the program; empty before the build.
 var built string
 
-// program builds the command line once and returns its path.
-var program = sync.OnceValues(func() (string, error) {
+// Program builds the command line once and returns its path.
+var Program = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "dlock-command-")
 	if err != nil {
 		return "", err
@@ -55,7 +55,7 @@ type Result struct {
 // unless it is empty.
 func New(t testing.TB, store string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := program()
+	path, err := Program()
 	if err != nil {
 		t.Fatal(err)
 	}

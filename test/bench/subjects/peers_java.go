@@ -15,31 +15,28 @@ import (
 
 // curatorSubject is Java's InterProcessMutex, InterProcessReadWriteLock and
 // InterProcessSemaphoreV2.
-var curatorSubject = javaSubject("curator", "dlock.interop.CuratorContender", zookeeperAddr)
+var curatorSubject = javaSubject("curator", "dlock.interop.CuratorContender", "SERVER")
 
 // redissonSubject is Java's RLock, RReadWriteLock and RPermitExpirableSemaphore.
-var redissonSubject = javaSubject("redisson", "dlock.interop.RedissonContender", func(dir string) (string, error) {
-	single, _, err := redisAddresses(dir)
-	return "redis://" + single, err
-})
+var redissonSubject = javaSubject("redisson", "dlock.interop.RedissonContender", redisURL)
 
 // javaSubject is a library of Java, in the cases with processes. Every process warms
 // up before it takes part, so that the measured code is compiled.
-func javaSubject(name, class string, addr func(dir string) (string, error)) Subject {
+func javaSubject(name, class, url string) Subject {
 	build := sync.OnceValues(func() (string, error) { return buildJava(name) })
-	return Subject{Name: name, Foreign: func(ctx context.Context, dir string, p Plan) (*exec.Cmd, error) {
+	return Subject{Name: name, Foreign: func(ctx context.Context, at *Place, p Plan) (*exec.Cmd, error) {
 		classpath, err := build()
-		if err != nil || dir == "" {
+		if err != nil || at == nil {
 			return nil, err
 		}
-		server, err := addr(dir)
-		if err != nil {
-			return nil, err
+		args := []string{
+			"-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath, class,
+			at.url(url), strings.ReplaceAll(p.Name, "/", "-"),
 		}
-		return exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-			"-cp", classpath, class, server, strings.ReplaceAll(p.Name, "/", "-"), strconv.Itoa(p.Goroutines),
-			strconv.FormatInt(p.Hold.Nanoseconds(), 10), strconv.FormatInt(p.Pause.Nanoseconds(), 10),
-			strconv.Itoa(p.Shared), strconv.Itoa(p.Limit)), nil
+		for _, n := range []int{p.Goroutines, int(p.Hold), int(p.Pause), p.Shared, p.Limit} {
+			args = append(args, strconv.Itoa(n))
+		}
+		return exec.CommandContext(ctx, "java", args...), nil
 	}}.modes().only("handover", "readers", "permits")
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// execute runs a command that does nothing, alone and under a lock. It measures
+// runCommands runs a command that does nothing, alone and under a lock. It measures
 // what a lock adds to the run of a command.
-var execute = kind{name: "exec", rounds: 3, commands: true, interleaved: func(ctx context.Context, rounds []round) ([]figures, error) {
+func runCommands(ctx context.Context, rounds []round) (all []figures, err error) {
 	const fewest = 5
 	taken := make([][]time.Duration, len(rounds))
 	window := rounds[0].window * time.Duration(len(rounds))
@@ -25,7 +25,6 @@ var execute = kind{name: "exec", rounds: 3, commands: true, interleaved: func(ct
 			}
 		}
 	}
-	var all []figures
 	var bare float64
 	for i, r := range rounds {
 		var sum time.Duration
@@ -46,11 +45,11 @@ var execute = kind{name: "exec", rounds: 3, commands: true, interleaved: func(ct
 		f[aboveBare] = (f[p50] - bare) / 1000
 	}
 	return all, nil
-}}
+}
 
 // execute returns how long one run of the subject's command takes.
 func (r round) execute(ctx context.Context) (time.Duration, error) {
-	cmd, err := r.subject.Command(ctx, r.dir)
+	cmd, err := r.subject.Command(ctx, &r.place)
 	if err != nil {
 		return 0, err
 	}
