@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +47,7 @@ func TestEveryCaseRuns(t *testing.T) {
 		j.kind.points = j.kind.points[:min(len(j.kind.points), 2)]
 		// Foreign programs need more than the tests install; see
 		// interop/curator/run and interop/redisson/run.
-		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Foreign != nil })
+		j.store.Subjects = slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool { return s.Program != nil })
 		shortened = append(shortened, j)
 		want[j.name()] = len(j.subjects()) * max(1, len(j.kind.points))
 	}
@@ -105,9 +104,7 @@ func TestFailuresHideNothing(t *testing.T) {
 		{Name: "unable", Open: func(context.Context, subjects.Place) (*subjects.Client, error) {
 			return nil, errors.New("no such server")
 		}},
-		{Name: "absent", Foreign: func(context.Context, *subjects.Place, subjects.Plan) (*exec.Cmd, error) {
-			return nil, errors.New("not installed")
-		}},
+		{Name: "absent", Missing: func() error { return errors.New("not installed") }},
 	}, subjects.Memory.Subjects...)
 	var lines bytes.Buffer
 	results, err := runAll(t.Context(), []job{broken, sound}, 20*time.Millisecond, &lines)

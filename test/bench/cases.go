@@ -126,8 +126,8 @@ func (j job) name() string { return j.store.Name + "/" + j.kind.name }
 // other libraries, but no variants and no parts of dlock.
 func (j job) subjects() []subjects.Subject {
 	return slices.DeleteFunc(slices.Clone(j.store.Subjects), func(s subjects.Subject) bool {
-		onCurve := s.Foreign == nil && !strings.Contains(s.Name, "/") && s.Name != "bare" && s.Name != "store"
-		return (s.Command != nil) != j.kind.commands ||
+		onCurve := s.Program == nil && !strings.Contains(s.Name, "/") && s.Name != "bare" && s.Name != "store"
+		return s.Command != j.kind.commands ||
 			j.kind.clientOnly && s.Name != "dlock" || !s.Offers(j.kind.mode) ||
 			j.kind.points != nil && !onCurve ||
 			s.Cases != nil && !slices.Contains(s.Cases, j.kind.name)
@@ -136,9 +136,12 @@ func (j job) subjects() []subjects.Subject {
 
 // present returns the subjects that can run here. It prints why the others
 // cannot.
-func (j job) present(ctx context.Context) []subjects.Subject {
+func (j job) present() []subjects.Subject {
 	return slices.DeleteFunc(j.subjects(), func(s subjects.Subject) bool {
-		err := s.Absent(ctx)
+		if s.Missing == nil {
+			return false
+		}
+		err := s.Missing()
 		if err != nil {
 			fmt.Printf("%s: skipped: %s: %v\n", j.name(), s.Name, err)
 		}

@@ -42,6 +42,25 @@ func openMany(ctx context.Context, r round) (*load, error) {
 	return r.openLoad(ctx, 64, nil, func(i int) string { return fmt.Sprintf("bench/many/%s/%d", r.subject.Name, i) })
 }
 
+// runCommands runs commands one after the other, alone and under a lock, and adds
+// how much longer their median is than that of the command alone.
+func runCommands(ctx context.Context, rounds []round) ([]figures, error) {
+	all, err := interleaved(100*time.Millisecond, openSolo)(ctx, rounds)
+	if err != nil {
+		return nil, err
+	}
+	var bare float64
+	for i, r := range rounds {
+		if isFloor(r.subject.Name) {
+			bare = all[i][p50]
+		}
+	}
+	for _, f := range all {
+		f[aboveBare] = (f[p50] - bare) / 1000
+	}
+	return all, nil
+}
+
 // runCrowd lets goroutines of one process contend for one lock, which they release
 // at once: 16, or as many as the point of a curve.
 func runCrowd(ctx context.Context, r round) (f figures, err error) {

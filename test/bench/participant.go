@@ -95,13 +95,11 @@ func (r round) participants(ctx context.Context, m *meter, n int, p subjects.Pla
 
 // beginProcess runs this program once more, or that of a foreign subject.
 func (r round) beginProcess(ctx context.Context, p subjects.Plan) (*participant, error) {
-	var cmd *exec.Cmd
-	var err error
-	if r.subject.Foreign != nil {
-		cmd, err = r.subject.Foreign(ctx, &r.place, p)
-	} else {
-		cmd, err = r.self(ctx, p)
+	program := r.self
+	if r.subject.Program != nil {
+		program = r.subject.Program
 	}
+	cmd, err := program(ctx, r.place, p)
 	if err != nil {
 		return nil, err
 	}
@@ -126,12 +124,12 @@ func (r round) beginProcess(ctx context.Context, p subjects.Plan) (*participant,
 }
 
 // self returns the command that runs this program as a process of handover.
-func (r round) self(ctx context.Context, p subjects.Plan) (*exec.Cmd, error) {
+func (r round) self(ctx context.Context, at subjects.Place, p subjects.Plan) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, r.place, p})
+	text, err := json.Marshal(assignment{r.store.Name, r.subject.Name, at, p})
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (r result) note() string {
 	if ratio := r.figures[rateOfFloor]; ratio > 0 && !isFloor(r.subject) {
 		parts = append(parts, fmt.Sprintf("%.2f× floor", ratio))
 	}
-	if ratio := r.figures[rateOfPeer]; ratio > 0 && isDlock(r.subject) {
+	if ratio := r.figures[rateOfPeer]; ratio > 0 && role(r.subject) == page.Dlock {
 		parts = append(parts, fmt.Sprintf("%.2f× peer", ratio))
 	}
 	if ratio := r.figures[rateOfExclusive]; ratio > 0 {
@@ -174,18 +174,6 @@ func (c collection) lines() (lines []page.Line) {
 
 // allFigures returns the table of everything that was measured.
 func (c collection) allFigures() [][]string { return c.table(slices.Concat(fixed, c.extras())) }
-
-func role(subject string) page.Role {
-	switch {
-	case isFloor(subject), strings.HasPrefix(subject, "raw/"):
-		return page.Floor
-	case isDlock(subject):
-		return page.Dlock
-	case isPeer(subject):
-		return page.Peer
-	}
-	return page.Part
-}
 
 func perSecond(rate float64) string { return grouped(rate) + "/s" }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/dlock-go/dlock/test/bench/page"
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
@@ -28,26 +29,27 @@ type result struct {
 // collection is the results of a run, or of a case.
 type collection []result
 
+// role returns what the subject is.
+func role(subject string) page.Role {
+	switch name, _, _ := strings.Cut(subject, "/"); name {
+	case "raw", "true":
+		return page.Floor
+	case "dlock", "dlock exec": // as its users run it
+		return page.Dlock
+	case "bare", "store":
+		return page.Part
+	}
+	return page.Peer
+}
+
 // isFloor reports whether the subject is the simplest one of its case.
 func isFloor(subject string) bool { return subject == "raw" || subject == "true" }
-
-// isDlock reports whether the subject is dlock as its users run it.
-func isDlock(subject string) bool {
-	name, _, _ := strings.Cut(subject, "/")
-	return name == "dlock" || name == "dlock exec"
-}
-
-// isPeer reports whether the subject is another library.
-func isPeer(subject string) bool {
-	name, _, _ := strings.Cut(subject, "/")
-	return !isFloor(name) && !isDlock(name) && name != "bare" && name != "store"
-}
 
 // comparableWith reports whether the subject is a peer that does the same: those
 // with several servers are compared with each other only.
 func (r result) comparableWith(subject string) bool {
 	const redlock = "/redlock"
-	return isPeer(subject) && strings.HasSuffix(subject, redlock) == strings.HasSuffix(r.subject, redlock)
+	return role(subject) == page.Peer && strings.HasSuffix(subject, redlock) == strings.HasSuffix(r.subject, redlock)
 }
 
 // compareRates adds the ratios of the rates of one case.
@@ -211,11 +213,11 @@ func (c collection) has(name string) bool {
 
 // ratios compares one of dlock's subjects with its parts and with other libraries.
 func (c collection) ratios(r result) (texts []string) {
-	name, variant, _ := strings.Cut(r.subject, "/")
+	_, variant, _ := strings.Cut(r.subject, "/")
 	for _, other := range c {
-		part, its, _ := strings.Cut(other.subject, "/")
-		same := its == variant && (part == "bare" || part == "store") || r.comparableWith(other.subject)
-		if ratio := r.ratio(other, pairsPerS); name == "dlock" && same && ratio > 0 {
+		_, its, _ := strings.Cut(other.subject, "/")
+		same := role(other.subject) == page.Part && its == variant || r.comparableWith(other.subject)
+		if ratio := r.ratio(other, pairsPerS); role(r.subject) == page.Dlock && same && ratio > 0 {
 			texts = append(texts, fmt.Sprintf("%.2f of %s's rate", ratio, other.subject))
 		}
 	}

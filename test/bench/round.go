@@ -39,7 +39,7 @@ func (j job) run(ctx context.Context, servers *subjects.Servers, budget time.Dur
 	} else {
 		budget /= pointShare
 	}
-	present := j.present(ctx)
+	present := j.present()
 	var failures []error
 	for _, at := range points {
 		if at > 0 {
@@ -160,7 +160,7 @@ func (r round) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.subject.Open != nil {
+	if r.subject.Open != nil && !r.subject.Command {
 		if err := r.excludes(ctx); err != nil {
 			return err
 		}

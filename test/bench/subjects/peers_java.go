@@ -24,9 +24,13 @@ var redissonSubject = javaSubject("redisson", "dlock.interop.RedissonContender",
 // up before it takes part, so that the measured code is compiled.
 func javaSubject(name, class, url string) Subject {
 	build := sync.OnceValues(func() (string, error) { return buildJava(name) })
-	return Subject{Name: name, Foreign: func(ctx context.Context, at *Place, p Plan) (*exec.Cmd, error) {
+	missing := func() error {
+		_, err := build()
+		return err
+	}
+	return Subject{Name: name, Missing: missing, Program: func(ctx context.Context, at Place, p Plan) (*exec.Cmd, error) {
 		classpath, err := build()
-		if err != nil || at == nil {
+		if err != nil {
 			return nil, err
 		}
 		args := []string{

@@ -31,8 +31,9 @@ func (k *sqlKind) openRaw(ctx context.Context, at Place) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	rows := k.dialect == sqllock.Postgres
 	closeAll := func() error { return errors.Join(store.Close(), db.Close()) } // closes the statements
-	if err := errors.Join(acquire.prepare(ctx, db), release.prepare(ctx, db)); err != nil {
+	if err := errors.Join(acquire.prepare(ctx, db, rows), release.prepare(ctx, db, rows)); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
 	var sent atomic.Uint64
@@ -63,10 +64,10 @@ func (k *sqlKind) openRaw(ctx context.Context, at Place) (*Client, error) {
 
 // statement is a recorded statement.
 type statement struct {
-	text  string
-	args  []sqldriver.Value // with placeholders
-	query bool              // it returns rows
-	stmt  *sql.Stmt
+	text string
+	args []sqldriver.Value // with placeholders
+	stmt *sql.Stmt
+	rows bool // it returns rows
 }
 
 // Placeholders for the arguments that differ between workers and acquisitions.
@@ -78,8 +79,9 @@ const (
 	itsToken
 )
 
-func (s *statement) prepare(ctx context.Context, db *sql.DB) (err error) {
+func (s *statement) prepare(ctx context.Context, db *sql.DB, rows bool) (err error) {
 	s.stmt, err = db.PrepareContext(ctx, s.text)
+	s.rows = rows
 	return err
 }
 
@@ -102,7 +104,7 @@ func (s *statement) fill(name, owner string, token int64) []any {
 
 // insert returns the token of the grant, or zero: as a row, or as the ID of one.
 func (s *statement) insert(ctx context.Context, args []any) (token int64, err error) {
-	if s.query {
+	if s.rows {
 		err = s.stmt.QueryRowContext(ctx, args...).Scan(&token)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
@@ -118,7 +120,7 @@ func (s *statement) insert(ctx context.Context, args []any) (token int64, err er
 
 // change reports whether the statement found a row.
 func (s *statement) change(ctx context.Context, args []any) (found bool, err error) {
-	if s.query {
+	if s.rows {
 		rows, err := s.stmt.QueryContext(ctx, args...)
 		if err != nil {
 			return false, err
@@ -189,8 +191,8 @@ type sqlRecorder struct {
 	all []*statement
 }
 
-func (r *sqlRecorder) note(text string, args []sqldriver.NamedValue, query bool) {
-	s := &statement{text: text, query: query}
+func (r *sqlRecorder) note(text string, args []sqldriver.NamedValue) {
+	s := &statement{text: text}
 	for _, arg := range args {
 		s.args = append(s.args, arg.Value)
 	}
@@ -255,12 +257,12 @@ type recordedStmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s *recordedStmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	s.r.note(s.text, args, false)
+	s.r.note(s.text, args)
 	return s.executing.ExecContext(ctx, args)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *recordedStmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	s.r.note(s.text, args, true)
+	s.r.note(s.text, args)
 	return s.executing.QueryContext(ctx, args)
 }

@@ -76,28 +76,15 @@ type Subject struct {
 	// place share one state.
 	Open func(ctx context.Context, at Place) (*Client, error)
 
-	// Foreign, in place of Open, returns the program of a subject in another
-	// language. It runs as one of the plan's processes and does what participate
-	// does. Without a place, the error explains why the program cannot run here:
-	// the subject is skipped then.
-	Foreign func(ctx context.Context, at *Place, p Plan) (*exec.Cmd, error)
+	// Command reports that every acquisition runs a command, for the case exec.
+	Command bool
 
-	// Command, in place of Open, returns a command that the case exec runs.
-	// Without a place, the error explains why it cannot run here: the subject is
-	// skipped then.
-	Command func(ctx context.Context, at *Place) (*exec.Cmd, error)
-}
+	// Program, in place of Open, returns a program in another language. It runs as
+	// one of the plan's processes and does what participate does.
+	Program func(ctx context.Context, at Place, p Plan) (*exec.Cmd, error)
 
-// Absent explains why the subject cannot run here; nil if it can.
-func (s Subject) Absent(ctx context.Context) error {
-	var err error
-	switch {
-	case s.Foreign != nil:
-		_, err = s.Foreign(ctx, nil, Plan{})
-	case s.Command != nil:
-		_, err = s.Command(ctx, nil)
-	}
-	return err
+	// Missing explains why the subject cannot run here; nil if it always can.
+	Missing func() error
 }
 
 // Offers reports whether the subject takes part in a case with the mode.
