@@ -63,9 +63,10 @@ var kinds = []kind{
 			"dlock/exclusive is the same with exclusive locks only.",
 	},
 	{
-		name: "permits", title: "Permits", table: "modes", rounds: 5, mode: driver.Mode{Limit: permitsPlan.Limit}, run: runPermits,
-		about: "4 processes with 16 goroutines each use a semaphore with 8 permits for 1 ms at a time, so that 8,000/s is the limit. " +
-			"dlock/exclusive is the same with an exclusive lock.",
+		name: "permits", title: "Permits", table: "modes", rounds: 5,
+		mode: driver.Mode{Limit: permitsPlan.Limit}, run: runPermits,
+		about: "4 processes with 16 goroutines each use a semaphore with 8 permits for 1 ms at a time, " +
+			"so that 8,000/s is the limit. dlock/exclusive is the same with an exclusive lock.",
 	},
 	{
 		name: "waiters", title: "Waiting", rounds: 3, clientOnly: true, run: runWaiters,
@@ -77,29 +78,34 @@ var kinds = []kind{
 	},
 	{
 		name: "exec", title: "Command line", table: "commands", rounds: 3, commands: true, interleaved: runCommands,
-		about: "Time of a command that does nothing, alone and under a lock. Less is better; the mark ends at the 99th percentile.",
+		about: "Time of a command that does nothing, alone and under a lock. Less is better; " +
+			"the mark ends at the 99th percentile.",
 	},
 	{
 		name: "grow-crowd", title: "Growth: a hot lock", rounds: 1, points: powers(2, 64), axis: "goroutines", run: runCrowd,
 		about: "Goroutines of one process want one lock and release it at once.",
 	},
 	{
-		name: "grow-processes", title: "Growth: processes", rounds: 1, points: powers(2, 64), axis: "processes", run: runHandover,
+		name: "grow-processes", title: "Growth: processes", rounds: 1, points: powers(2, 64), axis: "processes",
+		run: runHandover,
 		about: "Processes with 4 goroutines each want one lock and hold it for 1 ms. " +
 			"Where processes cannot share the store, clients take their place.",
 	},
 	{
 		name: "grow-readers", title: "Growth: readers", rounds: 1, clientOnly: true, mode: driver.Mode{Shared: true},
 		points: []int{1, 100, 10_000}, axis: "readers", run: runGrowingReaders,
-		about: "Goroutines of one process use one name shared, for 10 ms at a time. Their requests to the store are in the table.",
+		about: "Goroutines of one process use one name shared, for 10 ms at a time. " +
+			"Their requests to the store are in the table.",
 	},
 	{
-		name: "grow-waiters", title: "Growth: waiters", rounds: 1, clientOnly: true, points: powers(10, 10_000), axis: "waiters", run: runWaiters,
+		name: "grow-waiters", title: "Growth: waiters", rounds: 1, clientOnly: true,
+		points: powers(10, 10_000), axis: "waiters", run: runWaiters,
 		about: "Goroutines of one process wait for one lock, which is then handed from one to the next.",
 	},
 	{
-		name: "grow-held", title: "Growth: locks held", rounds: 1, clientOnly: true, points: powers(10, 100_000), axis: "locks held",
-		run: runBesideHeld, about: "One goroutine locks and unlocks while its client holds other locks.",
+		name: "grow-held", title: "Growth: locks held", rounds: 1, clientOnly: true,
+		points: powers(10, 100_000), axis: "locks held", run: runBesideHeld,
+		about: "One goroutine locks and unlocks while its client holds other locks.",
 	},
 }
 

@@ -274,9 +274,9 @@ func runHeld(ctx context.Context, r round) (f figures, err error) {
 	f[renewCPUShare] = seen.cpu.Seconds() / window.Seconds()
 	f[requestsPerS] = seen.requests / window.Seconds()
 	f[renewalsPerS] = seen.renewals / window.Seconds()
-	if seen.spent != nil && seen.renewals > 0 {
+	if seen.work != nil && seen.renewals > 0 {
 		f[requestsPerRenewal] = seen.requests / seen.renewals * float64(n)
-		f[serverCPUShare] = seen.spent.cpu.Seconds() / window.Seconds()
+		f[serverCPUShare] = seen.work.CPU.Seconds() / window.Seconds()
 	}
 	for _, lease := range leases {
 		if err := context.Cause(lease.Context()); err != nil {

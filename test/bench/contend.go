@@ -66,7 +66,7 @@ func (r round) competeOnce(ctx context.Context, processes int, p subjects.Plan) 
 	if err != nil {
 		return nil, err
 	}
-	defer m.close()
+	defer m.Close()
 	reports, s, err := r.participants(ctx, m, processes, p)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (r round) competeOnce(ctx context.Context, processes int, p subjects.Plan) 
 	for _, rep := range reports {
 		pairs += uint64(len(rep.Acquisitions))
 	}
-	return f, m.perPair(ctx, f, pairs)
+	return f, costOf(ctx, m, f, pairs)
 }
 
 // span is an interval of CLOCK_MONOTONIC, which all processes of a machine share.

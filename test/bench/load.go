@@ -118,7 +118,9 @@ func interleaved(
 }
 
 // openLoad opens the subject and warms it up.
-func (r round) openLoad(ctx context.Context, goroutines int, shared *occupancy, name func(int) string) (_ *load, err error) {
+func (r round) openLoad(
+	ctx context.Context, goroutines int, shared *occupancy, name func(int) string,
+) (_ *load, err error) {
 	l := &load{round: r, shared: shared, every: 1}
 	if l.client, err = r.subject.Open(ctx, r.place); err != nil {
 		return nil, err
@@ -170,10 +172,10 @@ func (l *load) counted(ctx context.Context, window time.Duration) (figures, erro
 	}
 	if m != nil { // a sample, because observing all commands would slow the server down
 		err = l.drive(ctx, l.window/20)
-		m.close()
+		m.Close()
 	}
 	l.reset()
-	if err = errors.Join(err, m.begin(ctx)); err != nil {
+	if err = errors.Join(err, m.Begin(ctx)); err != nil {
 		return nil, err
 	}
 	var before uint64
@@ -187,7 +189,7 @@ func (l *load) counted(ctx context.Context, window time.Duration) (figures, erro
 	if l.client.Commands != nil {
 		f[perPair] = float64(l.client.Commands()-before) / float64(l.total())
 	}
-	return f, m.perPair(ctx, f, l.total())
+	return f, costOf(ctx, m, f, l.total())
 }
 
 // summary adds the figures of all calls of drive since the last reset.

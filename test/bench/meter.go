@@ -7,91 +7,31 @@ import (
 	"github.com/dlock-go/dlock/test/bench/subjects"
 )
 
-// meter measures the work of the servers between begin and end. A nil meter
-// measures nothing: it is for stores without servers, and for servers that do not
-// count.
-type meter struct {
-	servers *subjects.Servers
-	asked   func() (map[string]float64, error)
-	before  subjects.Work
-}
-
 // meter starts to observe the commands that reach the servers.
-func (r round) meter(ctx context.Context) (*meter, error) {
+func (r round) meter(ctx context.Context) (*subjects.Meter, error) {
 	if r.subject.Command { // the time of a process hides that of the servers
 		return nil, nil
 	}
-	asked, err := r.servers.Listen(ctx)
-	if err != nil || asked == nil {
-		return nil, err
-	}
-	return &meter{servers: r.servers, asked: asked}, nil
+	return r.servers.Meter(ctx)
 }
 
-func (m *meter) begin(ctx context.Context) (err error) {
-	if m != nil {
-		m.before, err = m.servers.Done(ctx)
-	}
-	return err
-}
-
-// close stops the observation. end returns its result.
-func (m *meter) close() {
-	if m != nil {
-		_, _ = m.asked()
-	}
-}
-
-// spent is the difference of the servers' work.
-type spent struct {
-	asked    float64 // commands from clients
-	executed float64 // including those inside scripts
-	cpu      time.Duration
-}
-
-// end returns nil if nothing was measured.
-func (m *meter) end(ctx context.Context) (*spent, error) {
-	if m == nil {
-		return nil, nil
-	}
-	after, err := m.servers.Done(ctx)
-	if err != nil {
-		return nil, err
-	}
-	shares, err := m.asked()
-	if err != nil {
-		return nil, err
-	}
-	s := spent{cpu: after.CPU - m.before.CPU}
-	for name, n := range after.Commands {
-		executed := float64(n - m.before.Commands[name])
-		share, seen := shares[name]
-		if !seen {
-			share = 1
-		}
-		s.executed += executed
-		s.asked += executed * share
-	}
-	return &s, nil
-}
-
-// perPair adds the cost of a pair on the servers.
-func (m *meter) perPair(ctx context.Context, f figures, pairs uint64) error {
-	s, err := m.end(ctx)
-	if s != nil {
-		f[perPair] = s.asked / float64(pairs)
-		f[executedPerPair] = s.executed / float64(pairs)
-		f[serverCPUPerPair] = micros(s.cpu) / float64(pairs)
+// costOf adds the cost of a pair on the servers.
+func costOf(ctx context.Context, m *subjects.Meter, f figures, pairs uint64) error {
+	work, err := m.End(ctx)
+	if work != nil {
+		f[perPair] = work.Asked / float64(pairs)
+		f[executedPerPair] = work.Executed / float64(pairs)
+		f[serverCPUPerPair] = micros(work.CPU) / float64(pairs)
 	}
 	return err
 }
 
 // observed is what happened in a window.
 type observed struct {
-	requests float64       // to the store
-	renewals float64       // of leases
-	cpu      time.Duration // of this process
-	spent    *spent        // nil if the servers do not count
+	requests float64        // to the store
+	renewals float64        // of leases
+	cpu      time.Duration  // of this process
+	work     *subjects.Work // nil if the servers do not count
 }
 
 // observe observes a client for a window.
@@ -100,8 +40,8 @@ func (r round) observe(ctx context.Context, counts *subjects.Counted, window tim
 	if err != nil {
 		return o, err
 	}
-	defer m.close()
-	if err := m.begin(ctx); err != nil {
+	defer m.Close()
+	if err := m.Begin(ctx); err != nil {
 		return o, err
 	}
 	calls, renewals, cpu := counts.Calls.Load(), counts.Renewals.Load(), cpuTime()
@@ -110,8 +50,8 @@ func (r round) observe(ctx context.Context, counts *subjects.Counted, window tim
 	}
 	o.cpu = cpuTime() - cpu
 	o.renewals, o.requests = float64(counts.Renewals.Load()-renewals), float64(counts.Calls.Load()-calls)
-	if o.spent, err = m.end(ctx); o.spent != nil {
-		o.requests = o.spent.asked
+	if o.work, err = m.End(ctx); o.work != nil {
+		o.requests = o.work.Asked
 	}
 	return o, err
 }

@@ -46,7 +46,9 @@ type participant struct {
 // participants lets n processes or clients contend. Each reports that it is
 // connected, receives the span, and sends its report in the end. The time to get
 // ready is not measured.
-func (r round) participants(ctx context.Context, m *meter, n int, p subjects.Plan) (reports []report, s span, err error) {
+func (r round) participants(
+	ctx context.Context, m *subjects.Meter, n int, p subjects.Plan,
+) (reports []report, s span, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []*participant
@@ -75,7 +77,7 @@ func (r round) participants(ctx context.Context, m *meter, n int, p subjects.Pla
 			return nil, s, fmt.Errorf("a process did not get ready: %w", err)
 		}
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.Begin(ctx); err != nil {
 		return nil, s, err
 	}
 	s = spanFor(r.window)
@@ -170,7 +172,9 @@ func (r round) beginClient(ctx context.Context, p subjects.Plan) (*participant, 
 }
 
 // follow is what each of them does.
-func follow(ctx context.Context, s subjects.Subject, at subjects.Place, p subjects.Plan, in io.Reader, out io.Writer) (err error) {
+func follow(
+	ctx context.Context, s subjects.Subject, at subjects.Place, p subjects.Plan, in io.Reader, out io.Writer,
+) (err error) {
 	c, err := s.Open(ctx, at)
 	if err != nil {
 		return err

@@ -143,7 +143,8 @@ func (c collection) curves(k kind) (charts []page.Drawn) {
 		results := c.of(store, k.name)
 		lines := results.lines()
 		if len(lines) > 1 {
-			charts = append(charts, page.Drawn{Title: store, Chart: page.Curves{X: k.axis, Y: "pairs/s", Lines: lines}, Figures: results.allFigures()})
+			own := page.Curves{X: k.axis, Y: "pairs/s", Lines: lines}
+			charts = append(charts, page.Drawn{Title: store, Chart: own, Figures: results.allFigures()})
 		} else if len(lines) == 1 {
 			lines[0].Subject, lines[0].Role = store, page.Peer // for a colour of its own
 			together.Lines = append(together.Lines, lines[0])

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -93,47 +94,32 @@ func (c Curves) Draw() (elements string, height float64) {
 	d.text((left+right)/2, bottom+28, "faint", "middle", 10.5, c.X)
 	peers := 0
 	for i, line := range c.Lines {
-		stroke := colour(line.Role, peers)
-		if line.Role == Peer {
+		stroke, class, width, label := colour(line.Role, peers), "faint", 1.6, line.Subject
+		switch line.Role {
+		case Peer:
 			peers++
-		}
-		c.drawLine(&d, line, stroke, x, y)
-		legendX, legendY := float64(left+i%2*160), float64(bottom+48+i/2*16)
-		d.add(`<path d="M%.1f %.1fh16" stroke="%s" stroke-width="3"/>`, legendX, legendY-4, stroke)
-		label, class := line.Subject, "faint"
-		if line.Role == Dlock {
-			class = "ink"
+		case Dlock:
+			class, width = "ink", 2.6
 		}
 		if line.Failure != "" {
 			label += " (failed)"
 		}
+		path := "M"
+		for _, p := range line.Points {
+			if p.X <= 0 || p.Y <= 0 {
+				continue
+			}
+			path += fmt.Sprintf("%.1f %.1fL", x.at(p.X), y.at(p.Y))
+			d.add(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s"/>`, x.at(p.X), y.at(p.Y), width, stroke)
+		}
+		if path = strings.TrimSuffix(path, "L"); path != "M" {
+			d.add(`<path d="%s" fill="none" stroke="%s" stroke-width="%.1f"/>`, path, stroke, width)
+		}
+		legendX, legendY := float64(left+i%2*160), float64(bottom+48+i/2*16)
+		d.add(`<path d="M%.1f %.1fh16" stroke="%s" stroke-width="3"/>`, legendX, legendY-4, stroke)
 		d.text(legendX+22, legendY, class, "start", 11, label)
 	}
 	return d.String(), float64(bottom + 48 + (len(c.Lines)+1)/2*16)
-}
-
-// drawLine draws one line, with a dot for each point.
-func (c Curves) drawLine(d *drawing, line Line, stroke string, x, y axis) {
-	width := 1.6
-	if line.Role == Dlock {
-		width = 2.6
-	}
-	var path strings.Builder
-	for _, p := range line.Points {
-		if p.X <= 0 || p.Y <= 0 {
-			continue
-		}
-		if path.Len() == 0 {
-			path.WriteString("M")
-		} else {
-			path.WriteString("L")
-		}
-		path.WriteString(strconv.FormatFloat(x.at(p.X), 'f', 1, 64) + " " + strconv.FormatFloat(y.at(p.Y), 'f', 1, 64))
-		d.add(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s"/>`, x.at(p.X), y.at(p.Y), width, stroke)
-	}
-	if path.Len() > 0 {
-		d.add(`<path d="%s" fill="none" stroke="%s" stroke-width="%.1f"/>`, path.String(), stroke, width)
-	}
 }
 
 // Short formats a value with three significant digits at most, as 12.3k.

@@ -14,21 +14,6 @@ import (
 // hostile is a text that would end an element or an attribute.
 const hostile = `<script>alert("1")</script>&'`
 
-// written returns the page of one chart.
-func written(t *testing.T, c Chart) string {
-	t.Helper()
-	var out bytes.Buffer
-	p := Page{
-		Summary: hostile, About: []string{hostile},
-		Tables:   [][][]string{{{hostile}, {hostile}}},
-		Sections: []Section{{hostile, hostile, []Drawn{{hostile, c, [][]string{{hostile}}}}}},
-	}
-	if err := p.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
-}
-
 // wellFormed parses a picture.
 func wellFormed(t *testing.T, svg string) {
 	t.Helper()
@@ -48,21 +33,23 @@ func TestPageEscapesTexts(t *testing.T) {
 		Bars{{Subject: hostile, Value: 1, Shown: hostile, Note: hostile}, {Subject: hostile, Failure: hostile}},
 		Curves{X: hostile, Y: hostile, Lines: []Line{{Subject: hostile, Points: []Point{{1, 1}}}}},
 	} {
-		text := written(t, chart)
+		drawn := Drawn{hostile, chart, [][]string{{hostile}}}
+		var out bytes.Buffer
+		err := Page{hostile, []string{hostile}, [][][]string{{{hostile}, {hostile}}}, []Section{{hostile, hostile, []Drawn{drawn}}}}.Write(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
 		if strings.Contains(text, "<script") || strings.Contains(text, `"1"`) {
 			t.Errorf("the page contains a text that is not escaped:\n%s", text)
 		}
 		if !strings.Contains(text, "&lt;script&gt;") {
 			t.Errorf("the page does not contain the text:\n%s", text)
 		}
-		wellFormed(t, Picture{{Title: hostile, Chart: chart}}.SVG())
-	}
-}
-
-func TestPageNeedsNoOtherFile(t *testing.T) {
-	text := written(t, Bars{{Subject: "dlock", Value: 1}})
-	if found := regexp.MustCompile(`(?i)(src|href)="[^#]|url\(|@import|https?:`).FindString(text); found != "" {
-		t.Errorf("the page refers to %q", found)
+		if found := regexp.MustCompile(`(?i)(src|href)="[^#]|url\(|@import|https?:`).FindString(text); found != "" {
+			t.Errorf("the page refers to another file: %q", found)
+		}
+		wellFormed(t, Picture{drawn}.SVG())
 	}
 }
 

@@ -72,27 +72,6 @@ func (s *Servers) Stop() error {
 	return err
 }
 
-// Work is the work of servers.
-type Work struct {
-	Commands map[string]uint64 // by name; including those inside scripts
-	CPU      time.Duration
-}
-
-// Done returns the work of the servers so far.
-func (s *Servers) Done(ctx context.Context) (w Work, err error) {
-	if w.Commands, err = s.count(ctx); err != nil {
-		return Work{}, err
-	}
-	for _, server := range s.all {
-		cpu, err := cpuOf(server.PID())
-		if err != nil {
-			return Work{}, err
-		}
-		w.CPU += cpu
-	}
-	return w, nil
-}
-
 // cpuOf returns the CPU time of a process and of all its threads, also of those that have ended.
 func cpuOf(pid int) (time.Duration, error) {
 	const scheduled = 2 // the clock of a process, as in clock_getcpuclockid(3)
@@ -101,13 +80,87 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(used.Nano()), err
 }
 
-// Listen is listen for servers that count their work; stop is nil for others.
-func (s *Servers) Listen(ctx context.Context) (stop func() (asked map[string]float64, err error), err error) {
-	switch {
-	case s == nil || s.count == nil:
+// Meter measures the work of the servers between Begin and End. A nil meter
+// measures nothing: it is for stores without servers, and for servers that do not
+// count.
+type Meter struct {
+	servers *Servers
+	asked   func() (map[string]float64, error)
+	before  map[string]uint64
+	cpu     time.Duration
+}
+
+// Meter starts to observe the commands that reach the servers.
+func (s *Servers) Meter(ctx context.Context) (m *Meter, err error) {
+	if s == nil || s.count == nil {
 		return nil, nil
-	case s.listen == nil:
-		return func() (map[string]float64, error) { return nil, nil }, nil
 	}
-	return s.listen(ctx)
+	m = &Meter{servers: s, asked: func() (map[string]float64, error) { return nil, nil }}
+	if s.listen != nil {
+		m.asked, err = s.listen(ctx)
+	}
+	return m, err
+}
+
+// Begin begins the measurement.
+func (m *Meter) Begin(ctx context.Context) (err error) {
+	if m != nil {
+		m.before, m.cpu, err = m.servers.done(ctx)
+	}
+	return err
+}
+
+// Close stops the observation. End returns its result.
+func (m *Meter) Close() {
+	if m != nil {
+		_, _ = m.asked()
+	}
+}
+
+// Work is what the servers did.
+type Work struct {
+	Asked    float64 // commands from clients
+	Executed float64 // including those inside scripts
+	CPU      time.Duration
+}
+
+// End returns nil if nothing was measured.
+func (m *Meter) End(ctx context.Context) (*Work, error) {
+	if m == nil {
+		return nil, nil
+	}
+	after, cpu, err := m.servers.done(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shares, err := m.asked()
+	if err != nil {
+		return nil, err
+	}
+	w := Work{CPU: cpu - m.cpu}
+	for name, n := range after {
+		executed := float64(n - m.before[name])
+		share, seen := shares[name]
+		if !seen {
+			share = 1
+		}
+		w.Executed += executed
+		w.Asked += executed * share
+	}
+	return &w, nil
+}
+
+// done returns the commands and the CPU time of the servers so far.
+func (s *Servers) done(ctx context.Context) (commands map[string]uint64, cpu time.Duration, err error) {
+	if commands, err = s.count(ctx); err != nil {
+		return nil, 0, err
+	}
+	for _, server := range s.all {
+		used, err := cpuOf(server.PID())
+		if err != nil {
+			return nil, 0, err
+		}
+		cpu += used
+	}
+	return commands, cpu, nil
 }

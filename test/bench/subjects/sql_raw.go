@@ -138,7 +138,9 @@ func (s *statement) change(ctx context.Context, args []any) (found bool, err err
 
 // recordStatements acquires and releases a lock with a store, and returns the
 // statements that it executed. Placeholders replace names, owners and tokens.
-func (k *sqlKind) recordStatements(ctx context.Context, connector sqldriver.Connector) (acquire, release *statement, err error) {
+func (k *sqlKind) recordStatements(
+	ctx context.Context, connector sqldriver.Connector,
+) (acquire, release *statement, err error) {
 	seen := &sqlRecorder{Connector: connector}
 	db := pooled(seen)
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -163,7 +165,8 @@ func (k *sqlKind) recordStatements(ctx context.Context, connector sqldriver.Conn
 		}
 		last := int64(grant.Token + store.Traits().TokenStep - 1) // which the row has
 		places := map[sqldriver.Value]placeholder{name: itsName, owner.Hex(): itsOwner, last: itsToken}
-		if acquire, release = onlyOne(acquired, name, places), onlyOne(seen.take(), name, places); acquire != nil && release != nil {
+		acquire, release = onlyOne(acquired, name, places), onlyOne(seen.take(), name, places)
+		if acquire != nil && release != nil {
 			return acquire, release, nil
 		}
 	}
