@@ -199,7 +199,7 @@ func (c *curator) readerDies() {
 	mortal.do("lock read", "locked")
 	c.java.do("lock read", "locked")
 	lease := granted(c, lockLater(c, c.locks, "shared", dlock.WithShared()), javaLimit).lease
-	mortal.Kill(c)
+	mortal.Kill()
 	writer := lockLater(c, c.open("fair"), "shared")
 	awaitWaiters(c, c.locks, 1)
 	eventually(c, "the dead reader is gone", func() (bool, error) {

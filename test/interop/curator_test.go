@@ -79,7 +79,7 @@ func curatorExcludes(t *testing.T, java agent, locks *dlock.Client) {
 func curatorDies(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
-	java.Kill(t)
+	java.Kill()
 	if err := locks.Break(t.Context(), "shared", tokenOf(t, locks)); err != nil { // its session lasts a minute
 		t.Error(err)
 	}

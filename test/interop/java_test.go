@@ -32,13 +32,13 @@ func javaCommand(t testing.TB, build, class string, args ...string) *exec.Cmd {
 
 // agent is a Java process with a lock. It executes one order after the other.
 type agent struct {
-	*child.Process
+	*child.Threads
 	*child.Thread
 }
 
 func startAgent(t testing.TB, build, class string, args ...string) agent {
 	t.Helper()
-	process := child.Start(t, javaCommand(t, build, class, args...))
+	process := child.RunThreads(t, javaCommand(t, build, class, args...))
 	return agent{process, process.Thread(t)}
 }
 

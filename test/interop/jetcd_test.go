@@ -124,7 +124,7 @@ func jetcdDies(t *testing.T, java agent, locks *dlock.Client) {
 	t.Helper()
 	java.do("lock", "locked")
 	token := tokenOf(t, locks)
-	java.Kill(t)
+	java.Kill()
 	if _, err := lockError(locks.TryLock(t.Context(), "shared")); err == nil {
 		t.Error("the lock of a Java process that was just killed is free")
 	}

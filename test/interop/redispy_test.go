@@ -59,7 +59,7 @@ func redisPyWithoutTTL(t *testing.T) {
 }
 
 // redisPyPeer is redis-py's Lock in a process of its own.
-type redisPyPeer struct{ python *child.Process }
+type redisPyPeer struct{ python *child.Threads }
 
 func newRedisPy(t testing.TB, server *servers.Server) peer {
 	t.Helper()
@@ -67,7 +67,7 @@ func newRedisPy(t testing.TB, server *servers.Server) peer {
 	if python == "" {
 		t.Fatalf("%s is not set: run test/interop/redispy/run, which installs redis-py", redisPyEnv)
 	}
-	return redisPyPeer{child.Start(t, exec.Command(python, "redispy/agent.py", server.URL()))}
+	return redisPyPeer{child.RunThreads(t, exec.Command(python, "redispy/agent.py", server.URL()))}
 }
 
 func (p redisPyPeer) acquire(t testing.TB, name string, ttl time.Duration, later bool) <-chan peerLock {

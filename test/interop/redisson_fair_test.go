@@ -83,7 +83,7 @@ func redissonDeadFairJava(t *testing.T, s *shared) {
 	lease := tryLock(t, s.client(t), name, dlock.WithFair(), dlock.WithTTL(ttl))
 	victim.javaThread(t, "fair", name).Send("try", "fair", name, javaWait.Milliseconds(), longTTL.Milliseconds())
 	s.awaitQueue(t, name, 1)
-	victim.java.Kill(t)
+	victim.java.Kill()
 	later := lockLater(t, s.client(t), name, dlock.WithFair())
 	s.awaitQueue(t, name, 2)
 	unlock(t, lease)

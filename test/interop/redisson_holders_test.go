@@ -46,7 +46,7 @@ func redissonKilledJava(t *testing.T, s *shared) {
 	victim.javaThread(t, "fenced", "killed").locks(0)
 	later := lockLater(t, s.client(t), "killed")
 	s.awaitSubscriber(t, "killed")
-	victim.java.Kill(t)
+	victim.java.Kill()
 	killed := time.Now()
 	w := granted(t, later, javaWatchdog+wakeLimit)
 	took := w.at.Sub(killed)

@@ -215,7 +215,7 @@ func redissonDeadJavaReader(t *testing.T, s *shared) {
 	lease := tryLock(t, c, both, dlock.WithShared())
 	later := lockLater(t, s.client(t), name)
 	s.awaitChannel(t, "redisson_rwlock:{"+name+"}")
-	victim.java.Kill(t)
+	victim.java.Kill()
 	killed := time.Now()
 	w := granted(t, later, javaWatchdog+wakeLimit)
 	took := w.at.Sub(killed)

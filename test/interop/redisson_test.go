@@ -53,7 +53,7 @@ var kinds = []kind{
 type shared struct {
 	build  string // of the Java program
 	url    string
-	java   *child.Process
+	java   *child.Threads
 	redis  redis.UniversalClient
 	nodes  []*redis.Client                  // all servers with subscribers
 	client func(t testing.TB) *dlock.Client // like that of another process
@@ -146,9 +146,9 @@ func share(t testing.TB, build, url string, client redis.UniversalClient, all ..
 	}
 }
 
-func startJava(t testing.TB, build, url string) *child.Process {
+func startJava(t testing.TB, build, url string) *child.Threads {
 	t.Helper()
-	return child.Start(t, javaCommand(t, build, "dlock.interop.Agent", url, fmt.Sprint(javaWatchdog.Milliseconds())))
+	return child.RunThreads(t, javaCommand(t, build, "dlock.interop.Agent", url, fmt.Sprint(javaWatchdog.Milliseconds())))
 }
 
 // javaThread is a thread of Java that uses one lock.

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/child"
 )
 
 // mostAreNotified fails if more than a fifth of n wake-ups come so late that only the poll once a
@@ -41,51 +40,34 @@ func mostAreNotified(t *testing.T, n int, wakeUp func() time.Duration) {
 
 // process is the test binary in one of its roles. It answers lines by lines.
 type process struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	*child.Process
+	t testing.TB
 }
 
-func startProcess(t testing.TB, role string, args ...string) *process {
+func startProcess(t testing.TB, role string, args ...string) process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return &process{t, cmd, in, bufio.NewScanner(out)}
+	cmd := child.Self(roleEnv + "=" + role)
+	cmd.Args = append(cmd.Args, args...)
+	return process{child.Run(t, cmd), t}
 }
 
-func (p *process) tell(line string) {
+func (p process) tell(line string) {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
+	if err := p.Send(line); err != nil {
 		p.t.Fatalf("tell the other process %q: %v", line, err)
 	}
 }
 
-func (p *process) hear() string {
+func (p process) hear() string {
 	p.t.Helper()
-	if !p.out.Scan() {
-		p.t.Fatalf("the other process ended: %v", p.out.Err())
+	line, err := p.Receive(await.Limit)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return p.out.Text()
+	return line
 }
 
-func (p *process) hearNumber() int64 {
+func (p process) hearNumber() int64 {
 	p.t.Helper()
 	n, err := strconv.ParseInt(p.hear(), 10, 64)
 	if err != nil {
@@ -121,7 +103,7 @@ func agent(args []string) error {
 
 // handOver lets the other process have the lock and release it, and is how long
 // it takes from the moment that begins until this one has it.
-func handOver(t testing.TB, store *sqllock.Store, other *process) time.Duration {
+func handOver(t testing.TB, store *sqllock.Store, other process) time.Duration {
 	t.Helper()
 	other.tell("x")
 	other.hear()
@@ -189,7 +171,7 @@ func contend(args []string) error {
 func TestFirstContenders(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
-	processes := make([]*process, 32/contendersPerProcess)
+	processes := make([]process, 32/contendersPerProcess)
 	for i := range processes {
 		processes[i] = startProcess(t, "contend", path)
 		processes[i].hear()
@@ -241,10 +223,7 @@ func TestKilledWriter(t *testing.T) {
 		for range 1 + rand.IntN(40) {
 			said = victim.hearNumber()
 		}
-		if err := victim.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = victim.cmd.Wait()
+		victim.Kill()
 		if uint64(said) <= last {
 			t.Errorf("token %d was granted after %d", said, last)
 		}

@@ -7,10 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/dlock-go/dlock/test/harness/child"
 )
 
 // Process is the main process of a server.
@@ -34,7 +35,7 @@ func Launch(command []string, env []string, dir, log string) (*Process, error) {
 	}
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = output, output
-	if err := startFromLastingThread(cmd); err != nil {
+	if err := child.Begin(cmd); err != nil {
 		return nil, err
 	}
 	p := &Process{PID: cmd.Process.Pid, Done: make(chan struct{})}
@@ -97,24 +98,3 @@ var Credential = sync.OnceValues(func() (*syscall.Credential, error) {
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 })
-
-// starts passes functions to the lasting thread.
-var starts = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread() // the thread lives as long as the process
-		for do := range work {
-			do()
-		}
-	}()
-	return work
-})
-
-// startFromLastingThread starts cmd from a thread that lives as long as this
-// process. Linux sends the parent-death signal when the thread that forked ends,
-// and Go may end other threads at any time.
-func startFromLastingThread(cmd *exec.Cmd) error {
-	result := make(chan error)
-	starts() <- func() { result <- cmd.Start() }
-	return <-result
-}
