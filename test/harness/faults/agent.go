@@ -1,28 +1,19 @@
 package faults
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/child"
 	"github.com/dlock-go/dlock/test/harness/history"
-	"github.com/dlock-go/dlock/test/harness/pause"
 )
-
-// AgentEnv is the environment variable that turns the test binary into an agent:
-// TestMain calls [RunAgent] if it is set.
-const AgentEnv = "DLOCK_TEST_AGENT"
 
 // order is a line that the test sends to an agent. answer is the agent's line in
 // return. Both are JSON objects.
@@ -78,14 +69,12 @@ func classify(err error) string {
 	return err.Error()
 }
 
-// RunAgent executes orders from standard input until the input ends, and returns the
-// exit status.
-func RunAgent(open func(ctx context.Context) (driver.Store, error)) int {
+// RunAgent executes orders from standard input until the input ends: it is bundle.Tests.Agent.
+func RunAgent(open func(ctx context.Context) (driver.Store, error)) error {
 	ctx := context.Background()
 	store, err := open(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "agent:", err)
-		return 1
+		return fmt.Errorf("agent: %w", err)
 	}
 	client := dlock.New(store, nil)
 	var lease *dlock.Lease
@@ -95,16 +84,12 @@ func RunAgent(open func(ctx context.Context) (driver.Store, error)) int {
 	for {
 		var o order
 		if err := in.Decode(&o); err != nil {
-			return 0 // the test has ended
+			return nil // the test has ended
 		}
 		var a answer
 		switch o.Do {
 		case "work": // the last order of this process
-			if err := work(store, o, in, os.Stdout); err != nil {
-				fmt.Fprintln(os.Stderr, "worker:", err)
-				return 1
-			}
-			return 0
+			return work(store, o, in, os.Stdout)
 		case "lock":
 			var err error
 			if lease, err = client.Lock(ctx, o.Name, dlock.WithTTL(o.TTL), dlock.WithNote(o.Note)); err != nil {
@@ -137,7 +122,7 @@ func RunAgent(open func(ctx context.Context) (driver.Store, error)) int {
 			a.Err = "unknown order " + o.Do
 		}
 		if err := out.Encode(a); err != nil {
-			return 1
+			return err
 		}
 	}
 }
@@ -159,80 +144,48 @@ func pollUntilLost(check func() error) (a answer) {
 
 // agent is a process that executes the orders of a test.
 type agent struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out io.Reader
-
-	lines chan []byte // lines of out; nil before the first receive
+	*child.Process
+	t testing.TB
 }
 
-func (r Rig) agent(t testing.TB) *agent {
+func (r rig) agent(t testing.TB) agent {
 	t.Helper()
-	cmd := r.Command()
-	cmd.Env = append(cmd.Environ(), AgentEnv+"=1")
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := cmd.StdinPipe()
+	p, err := r.Agent(nil)
 	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
 		t.Fatalf("start a process: %v", err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return &agent{t: t, cmd: cmd, in: in, out: out}
+	t.Cleanup(p.Kill)
+	return agent{p, t}
 }
 
 // send sends an order without waiting for the answer.
-func (p *agent) send(o order) {
+func (p agent) send(o order) {
 	p.t.Helper()
-	line, err := json.Marshal(o)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil {
+	if err := p.SendJSON(o); err != nil {
 		p.t.Fatalf("order %q: %v", o.Do, err)
 	}
 }
 
 // receive waits for the next answer.
-func (p *agent) receive() answer {
+func (p agent) receive() (a answer) {
 	p.t.Helper()
-	if p.lines == nil {
-		p.lines = make(chan []byte, 100) // more than the orders in flight in any test
-		go func() {
-			defer close(p.lines)
-			for lines := bufio.NewScanner(p.out); lines.Scan(); {
-				p.lines <- bytes.Clone(lines.Bytes())
-			}
-		}()
+	line, err := p.Receive(limit)
+	if err == nil {
+		err = json.Unmarshal([]byte(line), &a)
 	}
-	line := await(p.t, p.lines, "an answer of the agent")
-	if line == nil {
-		p.t.Fatal("the agent has ended")
-	}
-	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
-		p.t.Fatalf("the agent answered %q: %v", line, err)
+	if err != nil {
+		p.t.Fatalf("the agent answers %q: %v", line, err)
 	}
 	return a
 }
 
-func (p *agent) do(o order) answer {
+func (p agent) do(o order) answer {
 	p.t.Helper()
 	p.send(o)
 	return p.receive()
 }
 
-func (p *agent) mustLock(name string, ttl time.Duration) uint64 {
+func (p agent) mustLock(name string, ttl time.Duration) uint64 {
 	p.t.Helper()
 	return p.must(order{Do: "lock", Name: name, TTL: ttl}).Token
 }
@@ -240,7 +193,7 @@ func (p *agent) mustLock(name string, ttl time.Duration) uint64 {
 // must sends an order that has to succeed. It repeats the order while the store
 // is unreachable: a process that has just started may be too slow for its first
 // calls.
-func (p *agent) must(o order) answer {
+func (p agent) must(o order) answer {
 	p.t.Helper()
 	for deadline := time.Now().Add(limit); ; {
 		a := p.do(o)
@@ -253,23 +206,16 @@ func (p *agent) must(o order) answer {
 	}
 }
 
-func (p *agent) pause() {
+func (p agent) pause() {
 	p.t.Helper()
-	if err := pause.Process(p.cmd.Process.Pid); err != nil {
+	if err := p.Pause(); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *agent) signal(s syscall.Signal) {
+func (p agent) resume() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatalf("%v: %v", s, err)
+	if err := p.Resume(); err != nil {
+		p.t.Fatal(err)
 	}
-}
-
-// kill ends the process without a chance to clean up.
-func (p *agent) kill() {
-	p.t.Helper()
-	p.signal(syscall.SIGKILL)
-	_ = p.cmd.Wait() // reports the kill
 }

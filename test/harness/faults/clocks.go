@@ -26,24 +26,14 @@ var ServerClock = []Fault{
 // and check that no client sends the time of its own clock. They need SetClock,
 // Addr and At.
 var ClientClock = []Fault{
-	{"the clock of clients is an hour behind", func(t *testing.T, r Rig) { clientClock(t, r, time.Hour) }},
-	{"the clock of clients is an hour ahead", func(t *testing.T, r Rig) { clientClock(t, r, -time.Hour) }},
-}
-
-func (r Rig) setClock(t testing.TB, offset time.Duration) {
-	t.Helper()
-	if r.SetClock == nil {
-		t.Fatal("the rig cannot move the server's clock")
-	}
-	if err := r.SetClock(offset); err != nil {
-		t.Fatal(err)
-	}
+	{"the clock of clients is an hour behind", func(t *testing.T, r rig) { clientClock(t, r, time.Hour) }},
+	{"the clock of clients is an hour ahead", func(t *testing.T, r rig) { clientClock(t, r, -time.Hour) }},
 }
 
 // clockForward checks that the token protects the resource when the server grants
 // the lock too early, which no client can prevent. The first holder notices at
 // its next renewal.
-func clockForward(t *testing.T, r Rig) {
+func clockForward(t *testing.T, r rig) {
 	r.TTL *= 10 // so that the limit below is before the end of the trust
 	resource := new(fenced)
 	store := r.open(t)
@@ -51,7 +41,7 @@ func clockForward(t *testing.T, r Rig) {
 	if !resource.write(lease.Token()) {
 		t.Fatal("the write of the holder was rejected")
 	}
-	r.setClock(t, time.Hour)
+	r.SetClock(t, time.Hour)
 	grant, _ := r.acquireWhenFree(t, store, "forward")
 	granted := time.Now()
 	if grant.Token <= lease.Token() || !resource.write(grant.Token) {
@@ -69,7 +59,7 @@ func clockForward(t *testing.T, r Rig) {
 	if err := store.Release(t.Context(), grant); err != nil {
 		t.Errorf("Release by the second holder: %v", err)
 	}
-	r.setClock(t, 0) // the operator corrects the clock
+	r.SetClock(t, 0) // the operator corrects the clock
 	if token := r.mustBeFree(t, "forward", "it was released"); token <= grant.Token {
 		t.Errorf("token %d after %d after the clock was corrected", token, grant.Token)
 	}
@@ -77,11 +67,11 @@ func clockForward(t *testing.T, r Rig) {
 
 // clockBack checks that the lock of a dead holder stays held for as long as the
 // clock stepped back, as documented, unless an operator breaks it.
-func clockBack(t *testing.T, r Rig) {
+func clockBack(t *testing.T, r rig) {
 	holder := r.agent(t)
 	token := holder.mustLock("back", r.TTL)
-	holder.kill()
-	r.setClock(t, -time.Hour)
+	holder.Kill()
+	r.SetClock(t, -time.Hour)
 	wait(t, r.TTL+time.Second)
 	held := r.mustBeHeld(t, "back", "the server's clock says that an hour is left")
 	if held.Remaining < time.Hour/2 {
@@ -97,9 +87,9 @@ func clockBack(t *testing.T, r Rig) {
 
 // clientClock checks that every time that a client sends comes from the server's
 // clock.
-func clientClock(t *testing.T, r Rig, offset time.Duration) {
+func clientClock(t *testing.T, r rig, offset time.Duration) {
 	r.TTL *= 2 // a busy machine may be late
-	r.setClock(t, offset)
+	r.SetClock(t, offset)
 	through, p := r.proxied(t)
 	var mu sync.Mutex
 	var sent []byte
@@ -128,7 +118,7 @@ func clientClock(t *testing.T, r Rig, offset time.Duration) {
 }
 
 // useEverything makes every kind of call of a client.
-func useEverything(t *testing.T, r Rig, c *dlock.Client, renewed <-chan struct{}) {
+func useEverything(t *testing.T, r rig, c *dlock.Client, renewed <-chan struct{}) {
 	t.Helper()
 	modes := [][]dlock.Option{nil}
 	if c.Traits().Fair {

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ var Bound = []Fault{
 	{"unlock with a cancelled context", unlockCancelled},
 }
 
-func (r Rig) killConnections(t testing.TB) {
+func (r rig) killConnections(t testing.TB) {
 	t.Helper()
 	if r.KillConnections == nil {
 		t.Fatal("the rig cannot kill connections")
@@ -41,7 +40,7 @@ func (r Rig) killConnections(t testing.TB) {
 
 // renewingClient returns a client, and a function that waits for the next
 // successful renewal of its lock.
-func (r Rig) renewingClient(t testing.TB) (c *dlock.Client, renewed func()) {
+func (r rig) renewingClient(t testing.TB) (c *dlock.Client, renewed func()) {
 	t.Helper()
 	outcomes := make(chan error, 1000)
 	c = r.clientWith(t, &dlock.Options{Hooks: dlock.Hooks{
@@ -60,7 +59,7 @@ func (r Rig) renewingClient(t testing.TB) (c *dlock.Client, renewed func()) {
 
 // killConnectionsOfHolder checks that the holder keeps its lock over another
 // connection.
-func killConnectionsOfHolder(t *testing.T, r Rig) {
+func killConnectionsOfHolder(t *testing.T, r rig) {
 	r.TTL *= 2 // a busy machine may be late
 	c, renewed := r.renewingClient(t)
 	lease := r.lock(t, c, "kept")
@@ -82,7 +81,7 @@ func killConnectionsOfHolder(t *testing.T, r Rig) {
 
 // killConnectionsOfWaiter checks that the waiter goes on waiting, and gets the
 // lock within a TTL.
-func killConnectionsOfWaiter(t *testing.T, r Rig) {
+func killConnectionsOfWaiter(t *testing.T, r rig) {
 	r.TTL *= 2 // a busy machine may be late
 	c, renewed := r.renewingClient(t)
 	lease := r.lock(t, c, "awaited")
@@ -103,7 +102,7 @@ func killConnectionsOfWaiter(t *testing.T, r Rig) {
 }
 
 // lockAsync requests the lock from a client of its own.
-func (r Rig) lockAsync(t testing.TB, name string, ttl time.Duration) <-chan attempt {
+func (r rig) lockAsync(t testing.TB, name string, ttl time.Duration) <-chan attempt {
 	t.Helper()
 	c := r.client(t)
 	done := make(chan attempt, 1)
@@ -116,12 +115,12 @@ func (r Rig) lockAsync(t testing.TB, name string, ttl time.Duration) <-chan atte
 
 // killBoundHolder checks that the lock is free as soon as the server notices the
 // end of the process, without any TTL.
-func killBoundHolder(t *testing.T, r Rig) {
+func killBoundHolder(t *testing.T, r rig) {
 	holder, contender := r.agent(t), r.client(t)
 	const ttl = 10 * limit
 	token := holder.mustLock("bound", ttl)
 	r.mustBeHeld(t, "bound", "another process has it")
-	holder.kill()
+	holder.Kill()
 	start := time.Now()
 	lease := r.lock(t, contender, "bound")
 	if took := time.Since(start); took > r.TTL+slack {
@@ -135,14 +134,14 @@ func killBoundHolder(t *testing.T, r Rig) {
 
 // pauseBoundHolder checks that the lock stays held until the paused holder goes
 // on, finds that its trust deadline has passed, and releases the lock.
-func pauseBoundHolder(t *testing.T, r Rig) {
+func pauseBoundHolder(t *testing.T, r rig) {
 	holder, store := r.agent(t), r.open(t)
 	token := holder.mustLock("bound and paused", r.TTL)
 	holder.send(order{Do: "poll"})
 	holder.pause()
 	wait(t, 2*r.TTL)
 	r.mustBeHeld(t, "bound and paused", "the holder still has its connection")
-	holder.signal(syscall.SIGCONT)
+	holder.resume()
 	grant, granted := r.acquireWhenFree(t, store, "bound and paused")
 	holder.receive().mustEndBefore(t, granted)
 	if grant.Token <= token {
@@ -159,7 +158,7 @@ func pauseBoundHolder(t *testing.T, r Rig) {
 // killBoundConnection checks that the lock is free, and that the holder notices
 // soon. A contender may get the lock a little earlier; the token protects the
 // resource.
-func killBoundConnection(t *testing.T, r Rig) {
+func killBoundConnection(t *testing.T, r rig) {
 	resource := new(fenced)
 	lease := r.lock(t, r.client(t), "severed", dlock.WithTTL(10*limit))
 	if !resource.write(lease.Token()) {
@@ -186,7 +185,7 @@ func killBoundConnection(t *testing.T, r Rig) {
 // killConnectionsOfBoundWaiter checks that the holder loses the lock and the
 // waiter gets it. The waiter may get it before its own connection is killed, a
 // moment after that of the holder, and lose it again.
-func killConnectionsOfBoundWaiter(t *testing.T, r Rig) {
+func killConnectionsOfBoundWaiter(t *testing.T, r rig) {
 	lease := r.lock(t, r.client(t), "severed and awaited", dlock.WithTTL(10*limit))
 	served := r.lockAsync(t, "severed and awaited", r.TTL)
 	wait(t, r.TTL/4) // the client begins to wait

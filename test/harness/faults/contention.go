@@ -24,7 +24,7 @@ var Contention = []Fault{
 
 // firstContenders opens the store many times and requests a new name, all at the
 // same moment. One contender gets the lock; the others get ErrHeld.
-func firstContenders(t *testing.T, r Rig) {
+func firstContenders(t *testing.T, r rig) {
 	const contenders = 32
 	req := func() driver.Request { return driver.Request{Name: "first", Owner: driver.NewOwner(), TTL: limit} }
 	begin := make(chan struct{})
@@ -32,7 +32,7 @@ func firstContenders(t *testing.T, r Rig) {
 	for range contenders {
 		go func() {
 			<-begin
-			store, err := r.Open(t.Context())
+			store, err := r.Open(t.Context(), r.URL)
 			if err != nil {
 				outcomes <- fmt.Errorf("open the store: %w", err)
 				return
@@ -67,7 +67,7 @@ const stormNames = 4
 // storm lets many clients take several names at once in random order, so that the
 // store's own locks collide. The store retries after a deadlock or a conflict,
 // and callers do not see it. Each name has one holder at a time.
-func storm(t *testing.T, r Rig) {
+func storm(t *testing.T, r rig) {
 	const clients, goroutines = 4, 4
 	// No call is cancelled: what a cancelled attempt leaves behind is not part of
 	// this test.

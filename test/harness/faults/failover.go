@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,18 +8,6 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
-
-// Failover holds the actions on a server with replicas.
-type Failover struct {
-	// Isolate cuts the leader off from its replicas: they do not receive later
-	// writes.
-	Isolate func()
-	// Kill kills the leader, and returns when another server has taken over.
-	Kill func(ctx context.Context) error
-	// NotAcknowledged is the error of a store whose replicas do not acknowledge a
-	// write in time.
-	NotAcknowledged error
-}
 
 // Unacknowledged are the faults of a store whose leader answers before its
 // replicas have the write. Acknowledged are the faults of a store that waits for
@@ -35,7 +22,7 @@ const failoverTTL = 5 * time.Minute
 
 // leaderForgets checks that the token protects the resource when there are two
 // holders, because the new leader does not know the lock of the first.
-func leaderForgets(t *testing.T, r Rig) {
+func leaderForgets(t *testing.T, r rig) {
 	resource := new(fenced)
 	first := r.client(t)
 	unlock(t, r.lock(t, first, "story"))
@@ -70,7 +57,7 @@ func leaderForgets(t *testing.T, r Rig) {
 
 // unacknowledgedLeaderDies checks that an acknowledged lock survives the leader, and that an
 // unacknowledged acquisition fails, and leaves no lock when it was released.
-func unacknowledgedLeaderDies(t *testing.T, r Rig) {
+func unacknowledgedLeaderDies(t *testing.T, r rig) {
 	c, contender := r.client(t), r.client(t)
 	kept := r.lockWithRetry(t, c, "acknowledged", dlock.WithFixedTTL(failoverTTL)) // replicas of a busy machine may be late
 	given := r.lockWithRetry(t, contender, "unheard")
@@ -112,7 +99,7 @@ func unacknowledgedLeaderDies(t *testing.T, r Rig) {
 }
 
 // lockWithRetry repeats Lock while the store is unreachable.
-func (r Rig) lockWithRetry(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+func (r rig) lockWithRetry(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
 	var err error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 10*time.Millisecond) {

@@ -4,95 +4,39 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Rig describes a store under test. Every store sets the first three fields. The
-// other fields are abilities that only some faults need. The test of a store
-// lists the faults that its rig supports. A fault fails if the rig lacks an
-// ability.
-type Rig struct {
-	// Open connects to the state that all processes share.
-	Open func(ctx context.Context) (driver.Store, error)
-	// Command returns the command that starts the test binary again, as a process
-	// that calls RunAgent with the same Open.
-	Command func() *exec.Cmd
-	// TTL is the TTL of the locks.
-	TTL time.Duration
-
-	// Addr is the address of the server. At returns the same rig with clients
-	// that use another address for the server: that of a proxy.
-	Addr string
-	At   func(addr string) Rig
-
-	// RepeatsCalls reports that the store repeats a call whose answer is lost, so
-	// that its callers may not notice the loss.
-	RepeatsCalls bool
-
-	// Unanswered is how long the server takes at most for a request that it does
-	// not answer. Zero is a server that answers all.
-	Unanswered time.Duration
-
-	// Delete removes one lock from the server, and Flush removes everything, as
-	// an operator might.
-	Delete func(ctx context.Context, name string) error
-	Flush  func(ctx context.Context) error
-
-	// Fill uses up the memory of the server, and Drain frees it. Between two
-	// calls of Fill other clients are served.
-	Fill  func(ctx context.Context) error
-	Drain func(ctx context.Context) error
-
-	// SetClock sets the offset of the wall clock that the server sees.
-	SetClock func(offset time.Duration) error
-
-	// KillConnections ends the connections of all clients, from the server's
-	// side.
-	KillConnections func(ctx context.Context) error
-
-	// Restart kills the server and starts it again with the data that survived.
-	Restart func() error
-
-	// Probe is how long a store whose locks are bound to a connection takes to
-	// notice that the connection is gone.
-	Probe time.Duration
-
-	// Failover is for stores whose server has replicas. Partition is for stores
-	// whose server can be separated from its replicas.
-	Failover  *Failover
-	Partition *Partition
-
-	// Members are the servers of a Redlock.
-	Members []Member
-}
+// rig is the store that a fault happens to.
+type rig struct{ bundle.Store }
 
 // Fault is a scenario: a fault, and the behavior that is expected.
 type Fault struct {
 	Name string
-	Try  func(t *testing.T, r Rig)
+	try  func(t *testing.T, r rig)
 }
 
 // maxConcurrent limits the faults that run at the same time.
 const maxConcurrent = 12
 
-// Run runs all faults on one rig, several at a time. Faults spend most of their
+// Run runs all faults on one store, several at a time. Faults spend most of their
 // time waiting, so more of them fit on a machine than tests that compute.
-func Run(t *testing.T, r Rig, faults []Fault) {
+func Run(t *testing.T, s bundle.Store, faults []Fault) {
 	t.Helper()
-	RunEach(t, func(testing.TB) Rig { return r }, faults)
+	RunEach(t, func(testing.TB) bundle.Store { return s }, faults)
 }
 
-// RunEach runs each fault on a rig of its own. It is for faults that other tests
+// RunEach runs each fault on a store of its own. It is for faults that other tests
 // on the same server would notice.
-func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
+func RunEach(t *testing.T, store func(t testing.TB) bundle.Store, faults []Fault) {
 	t.Helper()
 	slots := make(chan struct{}, maxConcurrent)
 	var all sync.WaitGroup
@@ -100,7 +44,7 @@ func RunEach(t *testing.T, rig func(t testing.TB) Rig, faults []Fault) {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			t.Run(fault.Name, func(t *testing.T) { fault.Try(t, rig(t)) })
+			t.Run(fault.Name, func(t *testing.T) { fault.try(t, rig{store(t)}) })
 		})
 	}
 	all.Wait()
@@ -114,14 +58,14 @@ const (
 )
 
 // late returns how long after the end of its TTL a lock may still be visible.
-func (r Rig) late(t testing.TB) time.Duration {
+func (r rig) late(t testing.TB) time.Duration {
 	t.Helper()
 	return r.open(t).Traits().Granularity + slack
 }
 
-func (r Rig) open(t testing.TB) driver.Store {
+func (r rig) open(t testing.TB) driver.Store {
 	t.Helper()
-	store, err := r.Open(t.Context())
+	store, err := r.Open(t.Context(), r.URL)
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
 	}
@@ -135,12 +79,12 @@ func (r Rig) open(t testing.TB) driver.Store {
 	return store
 }
 
-func (r Rig) client(t testing.TB) *dlock.Client {
+func (r rig) client(t testing.TB) *dlock.Client {
 	t.Helper()
 	return r.clientWith(t, nil)
 }
 
-func (r Rig) clientWith(t testing.TB, opts *dlock.Options) *dlock.Client {
+func (r rig) clientWith(t testing.TB, opts *dlock.Options) *dlock.Client {
 	t.Helper()
 	c := dlock.New(r.open(t), opts)
 	t.Cleanup(func() {
@@ -151,7 +95,7 @@ func (r Rig) clientWith(t testing.TB, opts *dlock.Options) *dlock.Client {
 	return c
 }
 
-func (r Rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+func (r rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*r.TTL+limit)
 	defer cancel()
@@ -164,14 +108,14 @@ func (r Rig) lock(t testing.TB, c *dlock.Client, name string, opts ...dlock.Opti
 
 // acquireWhenFree polls the store until it mustBeFree the lock. at is a time at which
 // the lock was granted already.
-func (r Rig) acquireWhenFree(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
+func (r rig) acquireWhenFree(t testing.TB, store driver.Store, name string) (grant driver.Grant, at int64) {
 	t.Helper()
 	grant, _, at = r.acquireTimed(t, store, name)
 	return grant, at
 }
 
 // acquireTimed is acquireWhenFree, and returns also when it asked: the lock was granted after that.
-func (r Rig) acquireTimed(t testing.TB, store driver.Store, name string) (grant driver.Grant, asked time.Time, at int64) {
+func (r rig) acquireTimed(t testing.TB, store driver.Store, name string) (grant driver.Grant, asked time.Time, at int64) {
 	t.Helper()
 	req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: r.TTL}
 	deadline := time.Now().Add(10*r.TTL + limit)
@@ -193,7 +137,7 @@ func (r Rig) acquireTimed(t testing.TB, store driver.Store, name string) (grant 
 
 // mustBeHeld checks that the lock is held, and returns what the store reports
 // about it.
-func (r Rig) mustBeHeld(t testing.TB, name string, why string) dlock.HeldError {
+func (r rig) mustBeHeld(t testing.TB, name string, why string) dlock.HeldError {
 	t.Helper()
 	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
 	held, ok := errors.AsType[*dlock.HeldError](err)
@@ -208,7 +152,7 @@ func (r Rig) mustBeHeld(t testing.TB, name string, why string) dlock.HeldError {
 }
 
 // mustBeFree checks that the lock is free, and returns the token of a new grant.
-func (r Rig) mustBeFree(t testing.TB, name string, why string) (token uint64) {
+func (r rig) mustBeFree(t testing.TB, name string, why string) (token uint64) {
 	t.Helper()
 	lease, err := r.client(t).TryLock(t.Context(), name, dlock.WithTTL(r.TTL))
 	if err != nil {
@@ -220,13 +164,10 @@ func (r Rig) mustBeFree(t testing.TB, name string, why string) (token uint64) {
 }
 
 // proxied puts a proxy in front of the server.
-func (r Rig) proxied(t testing.TB) (Rig, *proxy.Proxy) {
+func (r rig) proxied(t testing.TB) (rig, *proxy.Proxy) {
 	t.Helper()
-	if r.At == nil {
-		t.Fatal("the rig has no At: the server cannot be reached through a proxy")
-	}
-	p := proxy.Run(t, r.Addr)
-	return r.At(p.Addr()), p
+	through, p := r.Proxied(t)
+	return rig{through}, p
 }
 
 // mentions returns a filter for the requests about a lock. While the lock is held

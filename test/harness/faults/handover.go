@@ -42,7 +42,7 @@ func (c *countingStore) Acquire(ctx context.Context, req driver.Request) (driver
 }
 
 // countingClient returns a client, and its store, which counts.
-func (r Rig) countingClient(t testing.TB) (*dlock.Client, *countingStore) {
+func (r rig) countingClient(t testing.TB) (*dlock.Client, *countingStore) {
 	t.Helper()
 	store := r.open(t)
 	watcher, watches := store.(driver.Watcher)
@@ -60,7 +60,7 @@ func (r Rig) countingClient(t testing.TB) (*dlock.Client, *countingStore) {
 }
 
 // loseDuringHandOver is resetDuringHandOver for connections that stay, and lose an answer.
-func loseDuringHandOver(t *testing.T, r Rig) {
+func loseDuringHandOver(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c, store := through.countingClient(t)
 	through.warm(t, c)
@@ -73,7 +73,7 @@ func loseDuringHandOver(t *testing.T, r Rig) {
 
 // resetDuringHandOver checks that there is one holder at a time, that tokens
 // rise, that no waiter is forgotten, and that the lock is free in the end.
-func resetDuringHandOver(t *testing.T, r Rig) {
+func resetDuringHandOver(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c, store := through.countingClient(t)
 	through.warm(t, c)
@@ -86,14 +86,14 @@ func resetDuringHandOver(t *testing.T, r Rig) {
 
 // killDuringHandOver is resetDuringHandOver for locks that are bound to a
 // connection.
-func killDuringHandOver(t *testing.T, r Rig) {
+func killDuringHandOver(t *testing.T, r rig) {
 	c, store := r.countingClient(t)
 	r.relay(t, c, store, "in-a-row", true, func() { r.killConnections(t) })
 }
 
 // relay lets goroutines of one client hold a lock in turn while disturb is called
 // repeatedly. loses reports that a disturbance may lose the lock.
-func (r Rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name string, loses bool, disturb func()) {
+func (r rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name string, loses bool, disturb func()) {
 	t.Helper()
 	const goroutines, disturbances = 8, 20
 	var holds atomic.Int64

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,11 +30,11 @@ var Fair = []Fault{
 
 // killHolder checks that the next waiter gets the lock within the TTL, with a
 // larger token.
-func killHolder(t *testing.T, r Rig) {
+func killHolder(t *testing.T, r rig) {
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("killed", r.TTL)
 	r.mustBeHeld(t, "killed", "another process has it")
-	holder.kill()
+	holder.Kill()
 	start := time.Now()
 	lease := r.lock(t, contender, "killed")
 	if waited := time.Since(start); waited > r.TTL+r.late(t) {
@@ -50,7 +49,7 @@ func killHolder(t *testing.T, r Rig) {
 // pauseHolder checks that another client gets the lock while the holder is
 // paused. When the holder goes on, its first check finds the loss, its write is
 // rejected, and its unlock does not affect the lock of the new holder.
-func pauseHolder(t *testing.T, r Rig) {
+func pauseHolder(t *testing.T, r rig) {
 	resource := new(fenced)
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("paused", r.TTL)
@@ -65,7 +64,7 @@ func pauseHolder(t *testing.T, r Rig) {
 		t.Errorf("the write of the new holder was rejected: token %d after %d", lease.Token(), token)
 	}
 	wait(t, 2*r.TTL)
-	holder.signal(syscall.SIGCONT)
+	holder.resume()
 	holder.receive().mustEndBefore(t, granted)
 	if stale := holder.do(order{Do: "write"}); resource.write(stale.Token) {
 		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
@@ -81,14 +80,14 @@ func pauseHolder(t *testing.T, r Rig) {
 }
 
 // pauseInsideDo checks that the context inside Do ends like that of a lease.
-func pauseInsideDo(t *testing.T, r Rig) {
+func pauseInsideDo(t *testing.T, r rig) {
 	holder, contender := r.agent(t), r.client(t)
 	holder.must(order{Do: "do", Name: "inside", TTL: r.TTL})
 	holder.pause()
 	lease := r.lock(t, contender, "inside", dlock.WithTTL(5*r.TTL))
 	wait(t, 2*r.TTL)
 	holder.send(order{Do: "check"})
-	holder.signal(syscall.SIGCONT)
+	holder.resume()
 	if a := holder.receive(); a.Err != "cancelled" {
 		t.Errorf("after three TTLs the context inside Do reports %q", a.Err)
 	}
@@ -97,7 +96,7 @@ func pauseInsideDo(t *testing.T, r Rig) {
 
 // pauseBetweenCheckAndWrite checks that the token lets the resource reject a
 // write after a pause. No lock can prevent that two holders act here.
-func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
+func pauseBetweenCheckAndWrite(t *testing.T, r rig) {
 	resource := new(fenced)
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("fenced", r.TTL)
@@ -110,7 +109,7 @@ func pauseBetweenCheckAndWrite(t *testing.T, r Rig) {
 	if !resource.write(lease.Token()) {
 		t.Errorf("the write of the new holder was rejected: token %d", lease.Token())
 	}
-	holder.signal(syscall.SIGCONT)
+	holder.resume()
 	if stale := holder.receive(); resource.write(stale.Token) {
 		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
 	}
@@ -133,7 +132,7 @@ func (f *fenced) write(token uint64) bool {
 
 // deadFairWaiter checks that the next waiter gets the lock when the place of a
 // dead waiter has expired.
-func deadFairWaiter(t *testing.T, r Rig) {
+func deadFairWaiter(t *testing.T, r rig) {
 	c, contender := r.client(t), r.client(t)
 	lease := r.lock(t, c, "queue", dlock.WithFair())
 	dead := driver.Request{Name: "queue", Owner: driver.NewOwner(), TTL: r.TTL, Fair: true, Queue: true}
@@ -151,7 +150,7 @@ func deadFairWaiter(t *testing.T, r Rig) {
 
 // cancelQueued checks that the waiter behind a cancelled waiter gets the lock as
 // soon as it is free.
-func cancelQueued(t *testing.T, r Rig) {
+func cancelQueued(t *testing.T, r rig) {
 	r.TTL = limit // a queue that waits for the expiry of the place advances too late
 	holder, store := r.client(t), r.open(t)
 	lease := r.lock(t, holder, "left", dlock.WithFair())
@@ -184,7 +183,7 @@ type attempt struct {
 }
 
 // lockFairAsync requests a fair lock from a client of its own.
-func (r Rig) lockFairAsync(ctx context.Context, t testing.TB, name string) <-chan attempt {
+func (r rig) lockFairAsync(ctx context.Context, t testing.TB, name string) <-chan attempt {
 	t.Helper()
 	c := r.client(t)
 	done := make(chan attempt, 1)
@@ -196,7 +195,7 @@ func (r Rig) lockFairAsync(ctx context.Context, t testing.TB, name string) <-cha
 }
 
 // awaitWaiters waits until the lock has that many waiters.
-func (r Rig) awaitWaiters(t testing.TB, store driver.Store, name string, want int) {
+func (r rig) awaitWaiters(t testing.TB, store driver.Store, name string, want int) {
 	t.Helper()
 	lister, ok := store.(driver.Lister)
 	if !ok {
@@ -219,7 +218,7 @@ func (r Rig) awaitWaiters(t testing.TB, store driver.Store, name string, want in
 
 // cancelWaiters checks that cancelled waiters return at once and leave nothing
 // behind.
-func cancelWaiters(t *testing.T, r Rig) {
+func cancelWaiters(t *testing.T, r rig) {
 	holder, waiter := r.client(t), r.client(t)
 	lease := r.lock(t, holder, "cancelled")
 	modes := [][]dlock.Option{nil}
@@ -249,7 +248,7 @@ func cancelWaiters(t *testing.T, r Rig) {
 
 // unlockCancelled checks that the lock is free although the context of Unlock was
 // cancelled.
-func unlockCancelled(t *testing.T, r Rig) {
+func unlockCancelled(t *testing.T, r rig) {
 	c, contender := r.client(t), r.client(t)
 	unlock(t, r.lockWithRetry(t, contender, warmUpName()))
 	lease := r.lockWithRetry(t, c, "request")

@@ -13,7 +13,7 @@ import (
 
 // lateUnlock checks that a late unlock does not affect the lock of the next
 // holder.
-func lateUnlock(t *testing.T, r Rig) {
+func lateUnlock(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.shortTimeout()), r.open(t)
 	through.warm(t, c)
@@ -36,7 +36,7 @@ func lateUnlock(t *testing.T, r Rig) {
 }
 
 // settle waits until the server has carried out a late request.
-func (r Rig) settle(t testing.TB, p *proxy.Proxy, what string) {
+func (r rig) settle(t testing.TB, p *proxy.Proxy, what string) {
 	t.Helper()
 	if !p.Arrive(limit) {
 		t.Fatalf("the late %s does not arrive", what)
@@ -48,7 +48,7 @@ func (r Rig) settle(t testing.TB, p *proxy.Proxy, what string) {
 
 // lateRenewal checks that a late renewal extends only the grant of its own owner. A machine that
 // was too slow to ask before the TTL has ended gets another try, with twice the TTL.
-func lateRenewal(t *testing.T, r Rig) {
+func lateRenewal(t *testing.T, r rig) {
 	const tries = 3
 	for range tries {
 		if r.renewsLate(t) {
@@ -60,7 +60,7 @@ func lateRenewal(t *testing.T, r Rig) {
 }
 
 // renewsLate reports whether the lock ended in time, and the machine was fast enough to tell.
-func (r Rig) renewsLate(t *testing.T) (inTime bool) {
+func (r rig) renewsLate(t *testing.T) (inTime bool) {
 	lease, p := r.holdRenewal(t, "late-renewal")
 	store := r.open(t)
 	asker := r.open(t)
@@ -91,7 +91,7 @@ func (r Rig) renewsLate(t *testing.T) (inTime bool) {
 }
 
 // lateRenewalOfFree checks that a late renewal does not create a lock.
-func lateRenewalOfFree(t *testing.T, r Rig) {
+func lateRenewalOfFree(t *testing.T, r rig) {
 	lease, p := r.holdRenewal(t, "free-again")
 	store := r.open(t)
 	grant, _ := r.acquireWhenFree(t, store, "free-again")
@@ -105,7 +105,7 @@ func lateRenewalOfFree(t *testing.T, r Rig) {
 }
 
 // holdRenewal returns a lease that has ended because the proxy holds its renewal.
-func (r Rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy) {
+func (r rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy) {
 	t.Helper()
 	through, p := r.proxied(t)
 	c := through.client(t)

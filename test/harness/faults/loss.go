@@ -25,17 +25,17 @@ var Full = []Fault{{"memory is full and nothing is evicted", memoryFull}}
 // full. They need Fill and Drain. Other tests on the same server notice them.
 var Evicted = []Fault{{"memory is full and locks are evicted", evictHeld}}
 
-func deleteHeld(t *testing.T, r Rig) {
+func deleteHeld(t *testing.T, r rig) {
 	r.checkForgotten(t, "deleted", func() error { return r.Delete(t.Context(), "deleted") })
 }
 
-func flushHeld(t *testing.T, r Rig) {
+func flushHeld(t *testing.T, r rig) {
 	r.checkForgotten(t, "flushed", func() error { return r.Flush(t.Context()) })
 }
 
 // evictHeld checks that an evicted lock is lost like a deleted one. Its token may
 // be evicted too.
-func evictHeld(t *testing.T, r Rig) {
+func evictHeld(t *testing.T, r rig) {
 	r.checkForgotten(t, "evicted", func() error {
 		if err := r.Fill(t.Context()); err != nil {
 			return err
@@ -48,7 +48,7 @@ func evictHeld(t *testing.T, r Rig) {
 // checkForgotten checks that the holder of a lock that the server forgot notices
 // at its next renewal, that the renewal does not restore the lock, and that the
 // next token is larger.
-func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
+func (r rig) checkForgotten(t *testing.T, name string, forget func() error) {
 	t.Helper()
 	r.TTL *= 6 // so that the limit below is before the end of the trust
 	lease := r.lock(t, r.client(t), name)
@@ -69,7 +69,7 @@ func (r Rig) checkForgotten(t *testing.T, name string, forget func() error) {
 }
 
 // mustBecomeFree waits until the store does not list the lock any more.
-func (r Rig) mustBecomeFree(t testing.TB, name string) {
+func (r rig) mustBecomeFree(t testing.TB, name string) {
 	t.Helper()
 	if !becomes(t, r.open(t), name, false, limit) {
 		t.Fatalf("%q is still held after %v", name, limit)
@@ -113,7 +113,7 @@ func listed(t testing.TB, store driver.Store, name string) bool {
 
 // memoryFull checks that an acquisition fails with an error that names the reason
 // and takes no lock. A held lock is kept and can be released.
-func memoryFull(t *testing.T, r Rig) {
+func memoryFull(t *testing.T, r rig) {
 	c, contender, store := r.client(t), r.client(t), r.open(t)
 	kept := r.lock(t, c, "kept")
 	if err := r.Fill(t.Context()); err != nil {

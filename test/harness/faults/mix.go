@@ -1,19 +1,18 @@
 package faults
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
+	"github.com/dlock-go/dlock/test/harness/child"
 	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
@@ -50,11 +49,15 @@ type disturbance struct {
 }
 
 var disturbances = []disturbance{
-	{"kill", true, func(t testing.TB, w *workerHandle, _ time.Duration) { w.kill(); w.start(t) }},
+	{"kill", true, func(t testing.TB, w *workerHandle, _ time.Duration) {
+		w.process.Kill()
+		w.mix.record.died(w.id)
+		w.start(t)
+	}},
 	{"pause", true, func(t testing.TB, w *workerHandle, d time.Duration) {
-		w.signal(syscall.SIGSTOP)
+		_ = w.process.Pause() // it may have ended
 		wait(t, d)
-		w.signal(syscall.SIGCONT)
+		_ = w.process.Resume()
 	}},
 	{"hold", false, func(t testing.TB, w *workerHandle, d time.Duration) { w.holdTraffic(t, d) }},
 	{"hold requests", false, func(t testing.TB, w *workerHandle, d time.Duration) { w.holdTraffic(t, d, proxy.Requests) }},
@@ -80,7 +83,7 @@ var disturbances = []disturbance{
 type mixRun struct {
 	Mix
 	t      testing.TB
-	rig    Rig
+	rig    rig
 	record *recorder
 	names  []string // Names, and those of other modes
 
@@ -94,18 +97,20 @@ type mixRun struct {
 type workerHandle struct {
 	mix    *mixRun
 	id     int
-	rig    Rig
+	rig    rig
 	proxy  *proxy.Proxy
 	random *rand.Rand
 
-	in   io.WriteCloser
-	cmd  *exec.Cmd     // nil if the worker is a goroutine
-	gone chan struct{} // closed after the last output of the worker was read
+	process *child.Process // nil if the worker is a goroutine
+	mu      sync.Mutex     // guards send
+	send    func(order) error
+	gone    <-chan struct{} // closed after the last output of the worker was received
 }
 
 // Run returns the violations of the promises; none means success.
-func (m Mix) Run(t testing.TB, r Rig) []string {
+func (m Mix) Run(t testing.TB, s bundle.Store) []string {
 	t.Helper()
+	r := rig{s}
 	if m.Pause == 0 {
 		m.Pause = r.TTL
 	}
@@ -214,43 +219,59 @@ func (w *workerHandle) holdTraffic(t testing.TB, d time.Duration, directions ...
 func (w *workerHandle) start(t testing.TB) {
 	t.Helper()
 	o := order{Do: "work", Worker: w.id, Names: w.mix.names, TTL: w.mix.rig.TTL, Hold: w.mix.Hold}
-	var out io.Reader
-	if w.mix.Store == nil {
-		p := w.rig.agent(t)
-		w.in, w.cmd, out = p.in, p.cmd, p.out
-		p.send(o)
-	} else {
-		orders, in := io.Pipe()
-		said, says := io.Pipe()
-		w.in, out = in, said
-		store := w.mix.Store(w.proxy.Addr())
-		go func() {
-			_ = work(store, o, json.NewDecoder(orders), says) // returns after the stop order
-			_ = store.Close()
-			_ = says.Close() // never fails
-		}()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mix.Store != nil {
+		w.begin(o)
+		return
 	}
-	w.gone = make(chan struct{})
-	go w.listen(t, out)
+	p, err := w.rig.Agent(w.receive)
+	if err != nil {
+		t.Fatalf("start a worker: %v", err)
+	}
+	t.Cleanup(p.Kill)
+	w.process, w.send, w.gone = p, func(o order) error { return p.SendJSON(o) }, p.Ended()
+	if err := w.send(o); err != nil {
+		t.Fatalf("start a worker: %v", err)
+	}
 }
 
-// listen records the output of the worker, and answers its writes on behalf of
-// the resource.
-func (w *workerHandle) listen(t testing.TB, out io.Reader) {
-	defer close(w.gone)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var d history.Event
-		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
-			return // the worker was killed while it wrote a line
-		}
-		if d.Kind == history.WriteAsked {
-			d = w.mix.write(d)
-			if _, err := fmt.Fprintln(w.in, `{"do":"go on"}`); err != nil && w.cmd == nil {
-				t.Errorf("answer worker %d: %v", w.id, err)
-			}
-		}
-		w.mix.record.add(d)
+// begin starts the worker as a goroutine.
+func (w *workerHandle) begin(o order) {
+	orders, in := io.Pipe()
+	gone, store := make(chan struct{}), w.mix.Store(w.proxy.Addr())
+	encoder := json.NewEncoder(in)
+	w.send, w.gone = func(o order) error { return encoder.Encode(o) }, gone
+	go func() {
+		defer close(gone)
+		_ = work(store, o, json.NewDecoder(orders), lineWriter(w.receive)) // returns after the stop order
+		_ = store.Close()
+		_ = orders.Close() // never fails
+	}()
+}
+
+// lineWriter receives what an encoder writes: a line each time.
+type lineWriter func(line string)
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w(string(line))
+	return len(line), nil
+}
+
+// receive records an event of the worker, and answers its writes on behalf of the resource.
+func (w *workerHandle) receive(line string) {
+	var d history.Event
+	if err := json.Unmarshal([]byte(line), &d); err != nil {
+		return // the worker was killed while it wrote a line
 	}
+	if d.Kind == history.WriteAsked {
+		d = w.mix.write(d)
+		w.mu.Lock()
+		send := w.send
+		w.mu.Unlock()
+		_ = send(order{Do: "go on"}) // the worker may have been killed
+	}
+	w.mix.record.add(d)
 }
 
 // write lets the resource decide.
@@ -266,22 +287,13 @@ func (m *mixRun) write(d history.Event) history.Event {
 	return d
 }
 
-func (w *workerHandle) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) } // the process exists until Wait
-
-func (w *workerHandle) kill() {
-	w.signal(syscall.SIGKILL)
-	<-w.gone
-	_ = w.cmd.Wait() // reports the kill
-	w.mix.record.died(w.id)
-}
-
 // stop ends the faults of the worker's network, and waits until the worker has
 // ended.
 func (w *workerHandle) stop(t testing.TB) {
 	t.Helper()
 	w.proxy.Deliver()
 	w.proxy.Delay(0)
-	if _, err := fmt.Fprintln(w.in, `{"do":"stop"}`); err != nil {
+	if err := w.send(order{Do: "stop"}); err != nil {
 		t.Errorf("worker %d has died: %v", w.id, err)
 	}
 	select {
@@ -289,6 +301,5 @@ func (w *workerHandle) stop(t testing.TB) {
 	case <-time.After(limit):
 		t.Errorf("worker %d has not ended after %v", w.id, limit)
 	}
-	w.in.Close()
 	w.mix.record.died(w.id)
 }

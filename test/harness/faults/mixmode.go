@@ -38,7 +38,7 @@ func modeFor(name string) (driver.Mode, []dlock.Option) {
 }
 
 // acquireAlone acquires everything that name has: the exclusive lock, or all permits.
-func (r Rig) acquireAlone(m *mixRun, c *dlock.Client, name string) (leases []*dlock.Lease) {
+func (r rig) acquireAlone(m *mixRun, c *dlock.Client, name string) (leases []*dlock.Lease) {
 	if name != permitsName {
 		return []*dlock.Lease{r.lock(m.t, c, name)}
 	}

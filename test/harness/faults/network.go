@@ -3,7 +3,6 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func warmUpName() string { return "warm-up " + driver.NewOwner().Hex() }
 const attemptNote = "note-of-the-attempt"
 
 // warm makes the first calls of a client and its store.
-func (r Rig) warm(t testing.TB, c *dlock.Client) {
+func (r rig) warm(t testing.TB, c *dlock.Client) {
 	t.Helper()
 	name := warmUpName()
 	for range warmUps {
@@ -52,7 +51,7 @@ func (r Rig) warm(t testing.TB, c *dlock.Client) {
 	r.warmStore(t, r.open(t))
 }
 
-func (r Rig) warmStore(t testing.TB, store driver.Store) {
+func (r rig) warmStore(t testing.TB, store driver.Store) {
 	t.Helper()
 	name := warmUpName()
 	for range warmUps {
@@ -67,7 +66,7 @@ func (r Rig) warmStore(t testing.TB, store driver.Store) {
 }
 
 // warm makes the first calls of the agent.
-func (p *agent) warm(ttl time.Duration) {
+func (p agent) warm(ttl time.Duration) {
 	p.t.Helper()
 	name := warmUpName()
 	for range warmUps {
@@ -78,7 +77,7 @@ func (p *agent) warm(ttl time.Duration) {
 
 // pauseDuringReply checks that a grant that has expired when Lock receives it is
 // no success. Lock fails, or it waits like any other waiter.
-func pauseDuringReply(t *testing.T, r Rig) {
+func pauseDuringReply(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	agent, contender, store := through.agent(t), r.client(t), r.open(t)
 	agent.warm(r.TTL)
@@ -93,7 +92,7 @@ func pauseDuringReply(t *testing.T, r Rig) {
 	agent.pause()
 	p.Deliver()
 	lease := r.lock(t, contender, "reply")
-	agent.signal(syscall.SIGCONT)
+	agent.resume()
 	wait(t, r.TTL/2) // the agent handles the late answer
 	r.mustBeHeld(t, "reply", "the contender holds it")
 	if err := lease.Context().Err(); err != nil {
@@ -113,7 +112,7 @@ func pauseDuringReply(t *testing.T, r Rig) {
 
 // holdEverything checks that the holder stops trusting its lease before the store
 // grants the lock to another process.
-func holdEverything(t *testing.T, r Rig) {
+func holdEverything(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	holder, store := through.agent(t), r.open(t)
 	token := holder.mustLock("cut-off", r.TTL)
@@ -135,14 +134,14 @@ func holdEverything(t *testing.T, r Rig) {
 
 // shortTimeout returns options for clients that have to notice a lost answer
 // soon.
-func (r Rig) shortTimeout() *dlock.Options {
+func (r rig) shortTimeout() *dlock.Options {
 	return &dlock.Options{RequestTimeout: r.TTL / 3}
 }
 
 // loseAcquired checks that Lock reports an unknown outcome and undoes the
 // acquisition, unless the store itself repeats the call in time. A repeated call
 // with the same owner finds the existing grant.
-func loseAcquired(t *testing.T, r Rig) {
+func loseAcquired(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c, store := through.clientWith(t, r.shortTimeout()), through.open(t)
 	through.warm(t, c)
@@ -188,7 +187,7 @@ func loseAcquired(t *testing.T, r Rig) {
 
 // loseAcquiredWaiting checks that a waiter repeats its attempt and finds that it
 // holds the lock.
-func loseAcquiredWaiting(t *testing.T, r Rig) {
+func loseAcquiredWaiting(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c := through.clientWith(t, r.shortTimeout())
 	through.warm(t, c)
@@ -220,7 +219,7 @@ func loseAcquiredWaiting(t *testing.T, r Rig) {
 
 // loseAcquiredAndDie checks that a lock whose grant never arrived is free after
 // its TTL.
-func loseAcquiredAndDie(t *testing.T, r Rig) {
+func loseAcquiredAndDie(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	agent, contender := through.agent(t), r.client(t)
 	agent.warm(r.TTL)
@@ -232,7 +231,7 @@ func loseAcquiredAndDie(t *testing.T, r Rig) {
 	if lease, err := contender.TryLock(t.Context(), "last-words"); !errors.Is(err, dlock.ErrHeld) {
 		t.Fatalf("TryLock: %v, %v; want that it is held: it was granted although the answer is lost", lease, err)
 	}
-	agent.kill()
+	agent.Kill()
 	unlock(t, r.lock(t, contender, "last-words"))
 	if waited := time.Since(start); waited > r.TTL+r.late(t) {
 		t.Errorf("free after %v; the TTL is %v", waited, r.TTL)
@@ -241,11 +240,11 @@ func loseAcquiredAndDie(t *testing.T, r Rig) {
 
 // loseRenewed checks that a renewal whose answer is lost is repeated, and that
 // the lock is kept.
-func loseRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed-in-silence", false) }
+func loseRenewed(t *testing.T, r rig) { failRenewal(t, r, "renewed-in-silence", false) }
 
-func resetRenewed(t *testing.T, r Rig) { failRenewal(t, r, "renewed-and-reset", true) }
+func resetRenewed(t *testing.T, r rig) { failRenewal(t, r, "renewed-and-reset", true) }
 
-func failRenewal(t *testing.T, r Rig, name string, reset bool) {
+func failRenewal(t *testing.T, r rig, name string, reset bool) {
 	r.TTL *= 2
 	for try := range 3 { // a busy machine may be late
 		if !r.losesRenewal(t, fmt.Sprint(name, try), reset) {
@@ -256,7 +255,7 @@ func failRenewal(t *testing.T, r Rig, name string, reset bool) {
 }
 
 // losesRenewal reports whether the lock was lost.
-func (r Rig) losesRenewal(t *testing.T, name string, reset bool) bool {
+func (r rig) losesRenewal(t *testing.T, name string, reset bool) bool {
 	through, p := r.proxied(t)
 	through.warm(t, through.client(t))
 	renewed := make(chan error, 100)
@@ -287,7 +286,7 @@ func (r Rig) losesRenewal(t *testing.T, name string, reset bool) bool {
 
 // hangingServer checks that Lock returns ErrUnreachable within the timeout of a
 // request.
-func hangingServer(t *testing.T, r Rig) {
+func hangingServer(t *testing.T, r rig) {
 	through, p := r.proxied(t)
 	c := through.clientWith(t, r.shortTimeout()) // some stores make calls when they open
 	p.Hang(true)

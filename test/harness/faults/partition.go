@@ -9,33 +9,22 @@ import (
 	"github.com/dlock-go/dlock/test/harness/history"
 )
 
-// Partition holds the actions on a leader that can be cut off, together with some
-// of its clients, from its replicas and from the servers that appoint a new
-// leader.
-type Partition struct {
-	// Cut cuts the leader off.
-	Cut func()
-	// Inside is the rig of the clients that are cut off together with the leader.
-	Inside Rig
-	// RejectsWithin is how long the leader takes to notice and to reject all writes.
-	RejectsWithin time.Duration
-}
-
 // Partitions are the faults of a partition, and need Partition.
 // PartitionsAcknowledged are the same for a store that waits for acknowledgement
 // by replicas. Other tests on the same server notice them.
 var (
-	Partitions             = []Fault{{"the leader is cut off with a client", func(t *testing.T, r Rig) { cutOff(t, r, false) }}}
-	PartitionsAcknowledged = []Fault{{"the leader that needs acknowledgement is cut off with a client", func(t *testing.T, r Rig) { cutOff(t, r, true) }}}
+	Partitions             = []Fault{{"the leader is cut off with a client", func(t *testing.T, r rig) { cutOff(t, r, false) }}}
+	PartitionsAcknowledged = []Fault{{"the leader that needs acknowledgement is cut off with a client", func(t *testing.T, r rig) { cutOff(t, r, true) }}}
 )
 
 // cutOff checks that the old leader rejects writes soon, and that its holder
 // stops trusting its lease. With acknowledgement, the holder stops before the new
 // leader grants the lock. Without it, the last renewals of the old leader may
 // overlap with the new grant, and the token protects the resource.
-func cutOff(t *testing.T, r Rig, acknowledged bool) {
+func cutOff(t *testing.T, r rig, acknowledged bool) {
 	part := r.Partition
-	holder, inside := part.Inside.agent(t), dlock.New(part.Inside.open(t), nil)
+	inner := rig{part.Inside}
+	holder, inside := inner.agent(t), dlock.New(inner.open(t), nil)
 	t.Cleanup(func() {
 		// The leader may have begun to reject between a lock and its release.
 		if err := inside.Close(); err != nil && !errors.Is(err, dlock.ErrUnreachable) {
@@ -79,7 +68,7 @@ func cutOff(t *testing.T, r Rig, acknowledged bool) {
 	unlock(t, contender)
 }
 
-func (r Rig) notAcknowledged() error {
+func (r rig) notAcknowledged() error {
 	if r.Failover == nil || r.Failover.NotAcknowledged == nil {
 		return errors.ErrUnsupported // which no store returns
 	}

@@ -7,15 +7,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 )
-
-// Member is one server of a Redlock.
-type Member struct {
-	// Rig describes this member as a store of its own.
-	Rig Rig
-	// Kill kills the member. RestartEmpty starts it again without its data.
-	Kill, RestartEmpty func() error
-}
 
 // Redlock are the faults of a store that consists of five others. They need
 // Members. Other tests on the same members notice them.
@@ -27,17 +20,17 @@ var Redlock = []Fault{
 	{"a member comes back empty after the locks it forgot have expired", memberIsDelayed},
 }
 
-func (r Rig) kill(t testing.TB, members ...int) {
+func (r rig) kill(t testing.TB, members ...int) {
 	t.Helper()
 	for _, i := range members {
-		if err := r.Members[i].Kill(); err != nil {
+		if err := r.Members[i].Server.Kill(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // minorityDies checks that the holder keeps its lock.
-func minorityDies(t *testing.T, r Rig) {
+func minorityDies(t *testing.T, r rig) {
 	c := r.client(t)
 	kept := r.lock(t, c, "kept")
 	r.kill(t, 0, 3)
@@ -54,7 +47,7 @@ func minorityDies(t *testing.T, r Rig) {
 
 // majorityDies checks that no lock is granted, that the votes of the failed
 // attempt are released, and that the holder notices in time.
-func majorityDies(t *testing.T, r Rig) {
+func majorityDies(t *testing.T, r rig) {
 	c := r.client(t)
 	lease := r.lock(t, c, "doomed")
 	r.kill(t, 0, 1, 2)
@@ -64,7 +57,7 @@ func majorityDies(t *testing.T, r Rig) {
 		t.Errorf("Lock with two of five members: %v, %v; want that the store is unreachable", partial, err)
 	}
 	for _, m := range r.Members[3:] {
-		m.Rig.mustBecomeFree(t, "partial")
+		rig{m}.mustBecomeFree(t, "partial")
 	}
 	await(t, lease.Context().Done(), "the end of the lease")
 	if took := time.Since(dead); took > r.TTL+slack {
@@ -75,14 +68,14 @@ func majorityDies(t *testing.T, r Rig) {
 
 // bareMajority locks a name on the first three of five members only. The other
 // two are dead: an attempt on its way to a member that hangs would arrive later.
-func (r Rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Lease {
+func (r rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Lease {
 	t.Helper()
 	c := r.client(t)
 	unlock(t, r.lockWithRetry(t, c, warmUpName()))
 	r.kill(t, 3, 4)
 	lease := r.lock(t, c, name, opt)
 	for i, m := range r.Members[:3] {
-		if !listed(t, m.Rig.open(t), name) {
+		if store := (rig{m}).open(t); !listed(t, store, name) {
 			t.Fatalf("member %d does not have the lock", i+1)
 		}
 	}
@@ -91,7 +84,7 @@ func (r Rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Le
 
 // memberForgets checks that the token protects the resource when the contender
 // has a majority, too.
-func memberForgets(t *testing.T, r Rig) {
+func memberForgets(t *testing.T, r rig) {
 	resource := new(fenced)
 	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal restores the lost vote
 	if !resource.write(lease.Token()) {
@@ -122,20 +115,20 @@ func memberForgets(t *testing.T, r Rig) {
 	_ = lease.Unlock(context.Background()) // releases the remaining votes
 }
 
-func (r Rig) restartEmpty(t testing.TB, member int) {
+func (r rig) restartEmpty(t testing.TB, member int) {
 	t.Helper()
-	if err := r.Members[member].RestartEmpty(); err != nil {
+	if err := r.Members[member].Server.RestartEmpty(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // memberIsRestored checks that a renewal restores the lock on members that do not
 // have it, so that a contender is rejected.
-func memberIsRestored(t *testing.T, r Rig) {
+func memberIsRestored(t *testing.T, r rig) {
 	lease := r.bareMajority(t, "restored", dlock.WithTTL(2*r.TTL))
-	restores := func(m Member) {
+	restores := func(m bundle.Store) {
 		deadline := time.Now().Add(limit)
-		for store := m.Rig.open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
+		for store := (rig{m}).open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("no renewal restores the lock on the members")
 			}
@@ -166,7 +159,7 @@ func memberIsRestored(t *testing.T, r Rig) {
 
 // memberIsDelayed checks that no contender gets a majority before the holder
 // stops trusting its lease.
-func memberIsDelayed(t *testing.T, r Rig) {
+func memberIsDelayed(t *testing.T, r rig) {
 	lease := r.bareMajority(t, "delayed", dlock.WithFixedTTL(r.TTL))
 	r.kill(t, 2)
 	killed := time.Now()
@@ -175,7 +168,7 @@ func memberIsDelayed(t *testing.T, r Rig) {
 	lost := make(chan answer, 1)
 	go func() { lost <- pollUntilLost(lease.Context().Err) }()
 	restarted := make(chan error, 1)
-	time.AfterFunc(r.TTL-time.Since(killed), func() { restarted <- r.Members[2].RestartEmpty() })
+	time.AfterFunc(r.TTL-time.Since(killed), func() { restarted <- r.Members[2].Server.RestartEmpty() })
 	grant, granted := r.acquireWhenFree(t, r.open(t), "delayed")
 	await(t, lost, "the end of the lease").mustEndBefore(t, granted)
 	if grant.Token <= lease.Token() {

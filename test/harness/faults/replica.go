@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -21,7 +22,7 @@ var RepeatedTokens = []Fault{{"a replica without the lock takes over", tokenRepe
 // traits do not promise that locks survive a failover. But the late unlock of the
 // first holder does not affect the second, even with the same token, and tokens
 // rise again on the new server.
-func tokenRepeats(t *testing.T, r Rig) {
+func tokenRepeats(t *testing.T, r rig) {
 	first := r.client(t)
 	if first.Traits().SurvivesFailover {
 		t.Error("the traits promise that locks survive a failover")
@@ -60,7 +61,7 @@ func tokenRepeats(t *testing.T, r Rig) {
 // RunPair starts a database with an asynchronous replica, such as
 // servers.RunMariaDBPair, behind an address that moves to the replica when it
 // takes over. It returns the URL with that address, and the Failover of a rig.
-func RunPair(t testing.TB, run func(t testing.TB, opts servers.PairOptions) *servers.Pair) (url string, failover *Failover) {
+func RunPair(t testing.TB, run func(t testing.TB, opts servers.PairOptions) *servers.Pair) (url string, failover *bundle.Failover) {
 	t.Helper()
 	var link *proxy.Proxy
 	pair := run(t, servers.PairOptions{ReplicaOf: func(primary string) string {
@@ -68,7 +69,7 @@ func RunPair(t testing.TB, run func(t testing.TB, opts servers.PairOptions) *ser
 		return link.Addr()
 	}})
 	front := proxy.Run(t, pair.Primary.Addr())
-	return strings.Replace(pair.Primary.URL(), pair.Primary.Addr(), front.Addr(), 1), &Failover{
+	return strings.Replace(pair.Primary.URL(), pair.Primary.Addr(), front.Addr(), 1), &bundle.Failover{
 		Isolate: func() {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

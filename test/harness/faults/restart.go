@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/dlock-go/dlock"
@@ -13,10 +14,7 @@ var Restarts = []Fault{{"SIGKILL of the server, which comes back", restartServer
 
 // restartServer checks that the lock and its token survive, and that the holder
 // and the waiter go on.
-func restartServer(t *testing.T, r Rig) {
-	if r.Restart == nil {
-		t.Fatal("the rig cannot restart the server")
-	}
+func restartServer(t *testing.T, r rig) {
 	holder, renewed := r.renewingClient(t)
 	if !holder.Traits().SurvivesRestart {
 		t.Error("the traits do not promise that locks survive a restart")
@@ -25,7 +23,7 @@ func restartServer(t *testing.T, r Rig) {
 	lease := r.lock(t, holder, "survivor", dlock.WithTTL(outlasts))
 	served := r.lockAsync(t, "survivor", outlasts)
 	wait(t, r.TTL/4) // the client begins to wait
-	if err := r.Restart(); err != nil {
+	if err := errors.Join(r.Server.Kill(), r.Server.Restart()); err != nil {
 		t.Fatal(err)
 	}
 	if held := r.mustBeHeld(t, "survivor", "it was held before the crash"); held.Token != 0 && held.Token != lease.Token() {

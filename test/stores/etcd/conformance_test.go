@@ -3,15 +3,11 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
-	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -36,25 +32,11 @@ func TestConformance(t *testing.T) {
 func conform(t *testing.T, url string) {
 	t.Helper()
 	raw := rawClient(t, url)
-	var delayed func(context.Context) (driver.Store, func() func(), error)
+	s := bundle.Store{URL: url, Open: open, Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, raw) }}
 	if endpoints := raw.Endpoints(); len(endpoints) == 1 {
-		addr := endpoints[0]
-		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
-			return open(ctx, strings.Replace(url, addr, at, 1))
-		})
+		s.Addr = endpoints[0]
 	}
-	drivertest.Run(t, drivertest.Config{
-		TTL:      kitTTL,
-		Delayed:  delayed,
-		Parallel: 16,
-		Open:     func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
-		Worker: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), urlEnv+"="+url)
-			return cmd
-		},
-		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, raw) },
-	})
+	s.Conform(t, drivertest.Config{TTL: kitTTL, Parallel: 16})
 }
 
 // leftovers returns all keys and all leases.

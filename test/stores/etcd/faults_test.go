@@ -2,13 +2,11 @@ package etcd
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,45 +15,34 @@ import (
 // faultTTL is long enough for a busy machine.
 const faultTTL = 3 * time.Second
 
-// rig returns a rig for the store with that URL.
-func rig(url string) faults.Rig {
-	return faults.Rig{
-		TTL: faultTTL,
-		// gRPC answers no call that its client has given up, and not the last frames of a connection.
-		Unanswered: time.Second,
-		Open:       func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
-		Command: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), urlEnv+"="+url)
-			return cmd
-		},
-	}
-}
-
-// serverRig returns a rig on one server, with all that can be done to it.
-func serverRig(t testing.TB, server *servers.Server) faults.Rig {
+// on returns the store on a server, with all that can be done to it.
+func on(t testing.TB, server *servers.Server) bundle.Store {
 	t.Helper()
 	raw := rawClient(t, server.URL())
-	at := func(addr string) faults.Rig { return rig("etcd://" + addr) }
-	r := at(server.Addr())
-	r.Addr, r.At = server.Addr(), at
 	remove := func(ctx context.Context, prefix string) error {
 		_, err := raw.Delete(ctx, prefix, clientv3.WithPrefix())
 		return err
 	}
-	r.Delete = func(ctx context.Context, name string) error { return remove(ctx, name+"/") }
-	r.Flush = func(ctx context.Context) error { return remove(ctx, "") }
-	return r
+	return bundle.Store{
+		URL:    server.URL(),
+		Open:   open,
+		TTL:    faultTTL,
+		Server: server,
+		// gRPC answers no call that its client has given up, and not the last frames of a connection.
+		Unanswered: time.Second,
+		Delete:     func(ctx context.Context, name string) error { return remove(ctx, name+"/") },
+		Flush:      func(ctx context.Context) error { return remove(ctx, "") },
+	}
 }
 
-func onServer(t testing.TB) faults.Rig {
+func onServer(t testing.TB) bundle.Store {
 	t.Helper()
-	return serverRig(t, servers.Run(t, servers.Etcd))
+	return on(t, servers.Run(t, servers.Etcd))
 }
 
-func onDebian(t testing.TB) faults.Rig {
+func onDebian(t testing.TB) bundle.Store {
 	t.Helper()
-	return serverRig(t, servers.Run(t, servers.EtcdDebian))
+	return on(t, servers.Run(t, servers.EtcdDebian))
 }
 
 // impossible are faults that do not exist on etcd.
@@ -101,15 +88,10 @@ func TestFaultsDebian(t *testing.T) {
 // TestFaultsOnASilentConnection: a lock with a long TTL survives a connection that stops answering.
 func TestFaultsOnASilentConnection(t *testing.T) {
 	t.Parallel()
-	r := onServer(t)
-	r.TTL = silentTTL / 2 // the fault doubles it
-	r.RepeatsCalls = true // over a new connection
-	r.At = func(addr string) faults.Rig {
-		at := rig("etcd://" + addr)
-		at.TTL = silentTTL
-		return at
-	}
-	faults.Run(t, r, network(t, true))
+	s := onServer(t)
+	s.TTL = silentTTL / 2 // the fault doubles it
+	s.RepeatsCalls = true // over a new connection
+	faults.Run(t, s, network(t, true))
 }
 
 func TestServerForgets(t *testing.T) {

@@ -9,22 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
-	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Memcached)
-	drivertest.Run(t, drivertest.Config{
-		TTL:       2 * time.Second,
-		Open:      func(context.Context) (driver.Store, error) { return open(server.Addr()) },
-		Delayed:   proxy.Delayed(t, server.Addr(), func(_ context.Context, addr string) (driver.Store, error) { return open(addr) }),
-		Worker:    again(server.Addr()),
-		Leftovers: func(ctx context.Context) ([]string, error) { return keys(ctx, server.Addr()) },
-	})
+	on(servers.Run(t, servers.Memcached)).Conform(t, drivertest.Config{TTL: 2 * time.Second})
 }
 
 // keys returns the keys of all items that have not expired.

@@ -87,11 +87,9 @@ func TestConformanceInACrowd(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Memcached)
 	p := proxy.Run(t, server.Addr())
-	drivertest.Run(t, drivertest.Config{
-		TTL:       2 * time.Second,
-		Open:      func(context.Context) (driver.Store, error) { return openCrowded(p) },
-		Worker:    again(server.Addr()),
-		Leftovers: func(ctx context.Context) ([]string, error) { return keys(ctx, server.Addr()) },
+	on(server).Conform(t, drivertest.Config{
+		TTL:  2 * time.Second,
+		Open: func(context.Context) (driver.Store, error) { return openCrowded(p) },
 	})
 }
 

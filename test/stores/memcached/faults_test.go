@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -17,28 +17,23 @@ import (
 // late.
 const faultTTL = 7 * time.Second
 
-func rig(addr string) faults.Rig {
-	return faults.Rig{
-		TTL:     faultTTL,
-		Open:    func(context.Context) (driver.Store, error) { return open(addr) },
-		Command: again(addr),
-		Addr:    addr,
-		At:      rig,
-		// Over a new connection, when one that worked before is silent.
-		RepeatsCalls: true,
-		Delete: func(ctx context.Context, name string) error {
-			_, err := converse(ctx, addr, "delete dlock:"+name+"\r\n", "")
-			return err
-		},
-		Flush: func(ctx context.Context) error {
-			_, err := converse(ctx, addr, "flush_all\r\n", "")
-			return err
-		},
-		Fill: func(ctx context.Context) error { return fill(ctx, addr) },
-		Drain: func(ctx context.Context) error {
-			_, err := converse(ctx, addr, drain(), "HD")
-			return err
-		},
+// on returns the store on a server, with all that can be done to it.
+func on(server *servers.Server) bundle.Store {
+	say := func(ctx context.Context, command, end string) error {
+		_, err := converse(ctx, server.Addr(), command, end)
+		return err
+	}
+	return bundle.Store{
+		URL:          server.URL(),
+		Open:         openURL,
+		TTL:          faultTTL,
+		Server:       server,
+		RepeatsCalls: true, // over a new connection, when one that worked before is silent
+		Leftovers:    func(ctx context.Context) ([]string, error) { return keys(ctx, server.Addr()) },
+		Delete:       func(ctx context.Context, name string) error { return say(ctx, "delete dlock:"+name+"\r\n", "") },
+		Flush:        func(ctx context.Context) error { return say(ctx, "flush_all\r\n", "") },
+		Fill:         func(ctx context.Context) error { return fill(ctx, server.Addr()) },
+		Drain:        func(ctx context.Context) error { return say(ctx, drain(), "HD") },
 	}
 }
 
@@ -76,10 +71,10 @@ func drain() string {
 	return b.String()
 }
 
-func onServer(args ...string) func(testing.TB) faults.Rig {
-	return func(t testing.TB) faults.Rig {
+func onServer(args ...string) func(testing.TB) bundle.Store {
+	return func(t testing.TB) bundle.Store {
 		t.Helper()
-		return rig(servers.Run(t, servers.Memcached, args...).Addr())
+		return on(servers.Run(t, servers.Memcached, args...))
 	}
 }
 

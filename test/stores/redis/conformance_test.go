@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/redislock/redlock"
-	"github.com/dlock-go/dlock/test/harness/proxy"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -83,36 +81,29 @@ func independent(t testing.TB, _ ...string) topology {
 
 func conform(t *testing.T, top topology, query string) {
 	t.Helper()
-	url := top.url
+	s := bundle.Store{
+		URL:       top.url,
+		Open:      open,
+		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, top.servers) },
+	}
 	switch {
 	case query == "":
-	case strings.Contains(url, "?"):
-		url += "&" + query
+	case strings.Contains(s.URL, "?"):
+		s.URL += "&" + query
 	default:
-		url += "?" + query
+		s.URL += "?" + query
 	}
-	ttl, parallel := 400*time.Millisecond*slowdown, 8/slowdown
+	ttl := 400 * time.Millisecond * slowdown
 	if strings.HasPrefix(top.url, "redlock:") {
 		ttl = 4 * memberTimeout
 	}
-	var delayed func(context.Context) (driver.Store, func() func(), error)
-	if len(top.servers) == 1 && strings.HasPrefix(url, "redis://") {
-		addr := top.servers[0].Options().Addr
-		delayed = proxy.Delayed(t, addr, func(ctx context.Context, at string) (driver.Store, error) {
-			return open(ctx, strings.Replace(url, addr, at, 1))
-		})
+	if len(top.servers) == 1 && strings.HasPrefix(s.URL, "redis://") {
+		s.Addr = top.servers[0].Options().Addr
 	}
-	drivertest.Run(t, drivertest.Config{
+	s.Conform(t, drivertest.Config{
 		TTL:      ttl,
-		Delayed:  delayed,
-		Parallel: parallel,
-		Open:     func(ctx context.Context) (driver.Store, error) { return openPersistent(ctx, url) },
-		Worker: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), urlEnv+"="+url)
-			return cmd
-		},
-		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, top.servers) },
+		Parallel: 8 / slowdown,
+		Open:     func(ctx context.Context) (driver.Store, error) { return openPersistent(ctx, s.URL) },
 	})
 }
 

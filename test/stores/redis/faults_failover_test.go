@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
@@ -34,18 +35,18 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// onSentinel returns a function that makes rigs with Sentinel. The replicas reach the master
+// onSentinel returns a function that makes stores with Sentinel. The replicas reach the master
 // through a proxy.
-func onSentinel(query string) func(t testing.TB) faults.Rig {
-	return func(t testing.TB) faults.Rig {
+func onSentinel(query string) func(t testing.TB) bundle.Store {
+	return func(t testing.TB) bundle.Store {
 		t.Helper()
 		var link *proxy.Proxy
 		group := servers.RunSentinel(t, servers.SentinelOptions{Args: inMemory, ReplicaOf: func(master string) string {
 			link = proxy.Run(t, master)
 			return link.Addr()
 		}})
-		r := rig(group.URL() + "?" + query)
-		r.Failover = &faults.Failover{
+		s := store(group.URL() + "?" + query)
+		s.Failover = &bundle.Failover{
 			NotAcknowledged: redislock.ErrNotReplicated,
 			Isolate:         func() { link.Hold() },
 			Kill: func(ctx context.Context) error {
@@ -61,7 +62,7 @@ func onSentinel(query string) func(t testing.TB) faults.Rig {
 				return err
 			},
 		}
-		return r
+		return s
 	}
 }
 
@@ -78,10 +79,10 @@ func TestMasterCutOff(t *testing.T) {
 // machine that never stalls.
 const maxLag = 1
 
-// onPartition returns a function that makes rigs whose replicas, sentinel and other clients reach
+// onPartition returns a function that makes stores whose replicas, sentinel and other clients reach
 // the master through a proxy.
-func onPartition(query string) func(t testing.TB) faults.Rig {
-	return func(t testing.TB) faults.Rig {
+func onPartition(query string) func(t testing.TB) bundle.Store {
+	return func(t testing.TB) bundle.Store {
 		t.Helper()
 		args := append([]string{
 			"--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(maxLag),
@@ -94,14 +95,14 @@ func onPartition(query string) func(t testing.TB) faults.Rig {
 		awaitReplicas(t, master.Addr(), len(replicas))
 		sentinel := servers.Run(t, watching(border.Addr()))
 		awaitInfo(t, sentinel.Addr(), "sentinel", "slaves=2")
-		r := rig(sentinel.URL() + "?" + query)
-		r.Failover = &faults.Failover{NotAcknowledged: redislock.ErrNotReplicated}
-		r.Partition = &faults.Partition{
+		s := store(sentinel.URL() + "?" + query)
+		s.Failover = &bundle.Failover{NotAcknowledged: redislock.ErrNotReplicated}
+		s.Partition = &bundle.Partition{
 			Cut:           func() { border.Hold() },
-			Inside:        rig(master.URL() + "?" + query),
+			Inside:        store(master.URL() + "?" + query),
 			RejectsWithin: 20 * time.Second,
 		}
-		return r
+		return s
 	}
 }
 

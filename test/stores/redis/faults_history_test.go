@@ -26,10 +26,10 @@ func TestHistory(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		r := onServer(protocol, servers.Redis)(t)
-		r.TTL = time.Second
-		mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: r.TTL / 2}
-		for _, violation := range mix.Run(t, r) {
+		s := onServer(protocol, servers.Redis)(t)
+		s.TTL = time.Second
+		mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: s.TTL / 2}
+		for _, violation := range mix.Run(t, s) {
 			t.Error(violation)
 		}
 		if t.Failed() {
@@ -63,13 +63,13 @@ func TestHistoryFindsMistakes(t *testing.T) {
 // findMistake repeats a mix of faults until it finds a mistake.
 func findMistake(t *testing.T, m mistake, mix faults.Mix) {
 	t.Helper()
-	r := onServer("plain", servers.Redis)(t)
-	r.TTL = 500 * time.Millisecond
+	s := onServer("plain", servers.Redis)(t)
+	s.TTL = 500 * time.Millisecond
 	mix.Time, mix.Workers, mix.Names = 5*time.Second, 3, []string{"name"}
 	mix.Store = func(addr string) driver.Store { return openArticle(addr, m) }
 	const rounds = 10
 	for mix.Seed = 1; mix.Seed <= rounds; mix.Seed++ {
-		found := mix.Run(t, r)
+		found := mix.Run(t, s)
 		switch {
 		case m == none && len(found) == 0:
 			return

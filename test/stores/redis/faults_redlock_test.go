@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -21,24 +22,16 @@ func TestRedlockFaults(t *testing.T) {
 	both.Go(func() { faults.Run(t, onRedlock(t), faults.Leases) })
 }
 
-// onRedlock makes a rig with five servers.
-func onRedlock(t testing.TB) faults.Rig {
+// onRedlock makes a store with five servers.
+func onRedlock(t testing.TB) bundle.Store {
 	t.Helper()
 	group := servers.RunGroup(t, 5, servers.Redis, inMemory...)
-	members := make([]faults.Member, len(group))
-	addrs := make([]string, len(group))
-	for i, server := range group {
-		addrs[i] = server.Addr()
-		members[i] = faults.Member{
-			Rig:          rig("redis://" + server.Addr() + "/0?protocol=plain"),
-			Kill:         server.Kill,
-			RestartEmpty: server.RestartEmpty,
-		}
+	s := store("redlock://" + strings.Join(group.Addrs(), ","))
+	s.TTL = max(s.TTL, 5*memberTimeout) // leaves time for a member that does not answer
+	for _, server := range group {
+		s.Members = append(s.Members, on(t, server, "plain"))
 	}
-	r := rig("redlock://" + strings.Join(addrs, ","))
-	r.TTL = max(r.TTL, 5*memberTimeout) // leaves time for a member that does not answer
-	r.Members = members
-	return r
+	return s
 }
 
 // TestRedlockClosesWithAHangingMember: Close does not wait for the member.

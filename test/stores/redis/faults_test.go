@@ -3,63 +3,46 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
-	"github.com/redis/go-redis/v9"
 )
 
 // faultTTL is long enough for a busy machine.
 const faultTTL = 2 * time.Second
 
-// rig returns a rig for the store with that URL.
-func rig(url string) faults.Rig {
-	return faults.Rig{
-		TTL:  faultTTL,
-		Open: func(ctx context.Context) (driver.Store, error) { return open(ctx, url) },
-		Command: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), urlEnv+"="+url)
-			return cmd
-		},
-	}
-}
+// store returns the store with that URL.
+func store(url string) bundle.Store { return bundle.Store{URL: url, Open: open, TTL: faultTTL} }
 
-// serverRig returns a rig for one server, with all faults that the server offers.
-func serverRig(t testing.TB, server *servers.Server, protocol string) faults.Rig {
+// on returns the store on one server, with all faults that the server offers.
+func on(t testing.TB, server *servers.Server, protocol string) bundle.Store {
 	t.Helper()
-	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { admin.Close() })
-	at := func(addr string) faults.Rig { return rig(fmt.Sprintf("redis://%s/0?protocol=%s", addr, protocol)) }
-	r := at(server.Addr())
-	r.Addr, r.At = server.Addr(), at
-	r.Delete = func(ctx context.Context, name string) error { return admin.Del(ctx, name).Err() }
-	r.Flush = func(ctx context.Context) error { return admin.FlushAll(ctx).Err() }
+	admin := clients(t, server.Addr())[0]
+	s := store(server.URL() + "?protocol=" + protocol)
+	s.Server = server
+	s.Delete = func(ctx context.Context, name string) error { return admin.Del(ctx, name).Err() }
+	s.Flush = func(ctx context.Context) error { return admin.FlushAll(ctx).Err() }
 	// A limit of one byte is always exceeded; zero is no limit.
-	r.Fill = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "1").Err() }
-	r.Drain = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "0").Err() }
-	r.SetClock = server.SetClock
-	r.KillConnections = func(ctx context.Context) error {
+	s.Fill = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "1").Err() }
+	s.Drain = func(ctx context.Context) error { return admin.ConfigSet(ctx, "maxmemory", "0").Err() }
+	s.KillConnections = func(ctx context.Context) error {
 		return errors.Join(
 			admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err(),
 			admin.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
 	}
-	return r
+	return s
 }
 
-// onServer returns a function that makes rigs, each with a server of its own.
-func onServer(protocol string, kind *servers.Kind, args ...string) func(t testing.TB) faults.Rig {
-	return func(t testing.TB) faults.Rig {
+// onServer returns a function that makes stores, each with a server of its own.
+func onServer(protocol string, kind *servers.Kind, args ...string) func(t testing.TB) bundle.Store {
+	return func(t testing.TB) bundle.Store {
 		t.Helper()
-		return serverRig(t, servers.Run(t, kind, append(args, inMemory...)...), protocol)
+		return on(t, servers.Run(t, kind, append(args, inMemory...)...), protocol)
 	}
 }
 

@@ -5,18 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/sqllock"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 )
-
-// fileEnv tells other processes where the database is.
-const fileEnv = "DLOCK_TEST_SQLITE_FILE"
 
 // fileStore is a store with a database of its own, as another program has it.
 type fileStore struct {
@@ -47,17 +43,11 @@ func TestConformance(t *testing.T) {
 	if raceEnabled {
 		ttl, parallel = time.Second, 2
 	}
-	drivertest.Run(t, drivertest.Config{
-		TTL:      ttl,
-		Parallel: parallel,
-		Open:     func(ctx context.Context) (driver.Store, error) { return openFile(ctx, path) },
-		Worker: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), fileEnv+"="+path)
-			return cmd
-		},
+	bundle.Store{
+		URL:       path,
+		Open:      openFile,
 		Leftovers: func(ctx context.Context) ([]string, error) { return leftovers(ctx, db) },
-	})
+	}.Conform(t, drivertest.Config{TTL: ttl, Parallel: parallel})
 }
 
 // leftovers are locks and places in the queue that have not expired.

@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/child"
 )
 
@@ -46,9 +47,7 @@ type process struct {
 
 func startProcess(t testing.TB, role string, args ...string) process {
 	t.Helper()
-	cmd := child.Self(roleEnv + "=" + role)
-	cmd.Args = append(cmd.Args, args...)
-	return process{child.Run(t, cmd), t}
+	return process{child.Run(t, bundle.Role(role, args...)), t}
 }
 
 func (p process) tell(line string) {

@@ -15,7 +15,6 @@ import (
 	"github.com/dlock-go/dlock/drivertest"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/sqlsession"
-	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
 // The conformance kit keeps a server busy enough without other tests.
@@ -32,15 +31,7 @@ func TestConformanceOverOneConnection(t *testing.T) {
 // conform runs the conformance kit.
 func (s target) conform(t *testing.T) {
 	t.Helper()
-	admin := s.admin(t)
-	drivertest.Run(t, drivertest.Config{
-		TTL:       400 * time.Millisecond * slowdown,
-		Parallel:  8 / slowdown,
-		Open:      s.store,
-		Delayed:   proxy.Delayed(t, s.parsed().Host, func(ctx context.Context, addr string) (driver.Store, error) { return s.at(addr).store(ctx) }),
-		Worker:    s.worker,
-		Leftovers: func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, admin) },
-	})
+	s.bundle(t, s.server(t)).Conform(t, drivertest.Config{TTL: 400 * time.Millisecond * slowdown, Parallel: 8 / slowdown})
 }
 
 func TestOneConnection(t *testing.T) {

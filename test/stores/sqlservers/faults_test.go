@@ -2,7 +2,6 @@ package sqlservers
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -17,27 +17,26 @@ import (
 // faultTTL is long enough for a machine that is busy.
 const faultTTL = 2 * time.Second * slowdown
 
-// rig is the store with what can be done to it.
-func (s target) rig(t testing.TB, server *servers.Server) faults.Rig {
+// bundle is the store with what can be done to it.
+func (s target) bundle(t testing.TB, server *servers.Server) bundle.Store {
 	t.Helper()
 	admin := s.admin(t)
-	at := func(addr string) faults.Rig {
-		there := s.at(addr)
-		return faults.Rig{TTL: faultTTL, Open: there.store, Command: there.worker}
+	return bundle.Store{
+		URL:             s.url,
+		Open:            openURL,
+		TTL:             faultTTL,
+		Server:          server,
+		Leftovers:       func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, admin) },
+		KillConnections: func(ctx context.Context) error { return s.kill(ctx, admin) },
+		Delete: func(ctx context.Context, name string) error {
+			_, err := admin.ExecContext(ctx, s.free, name)
+			return err
+		},
 	}
-	r := at(server.Addr())
-	r.Addr, r.At, r.SetClock = server.Addr(), at, server.SetClock
-	r.KillConnections = func(ctx context.Context) error { return s.kill(ctx, admin) }
-	r.Restart = func() error { return errors.Join(server.Kill(), server.Restart()) }
-	r.Delete = func(ctx context.Context, name string) error {
-		_, err := admin.ExecContext(ctx, s.free, name)
-		return err
-	}
-	return r
 }
 
-// sharedRig is a rig on the server that all tests share.
-func (s target) sharedRig(t testing.TB) faults.Rig { return s.rig(t, s.server(t)) }
+// shared is the store on the server that all tests share.
+func (s target) shared(t testing.TB) bundle.Store { return s.bundle(t, s.server(t)) }
 
 // TestFaults: faults of clients, of the network, and of operators: a lock is freed by hand.
 // They keep a server busy enough without other tests.
@@ -49,14 +48,14 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	eachAlone(t, func(t *testing.T, d *database) {
-		d.eachScheme(t, func(t *testing.T, s target) { faults.Run(t, s.sharedRig(t), list) })
+		d.eachScheme(t, func(t *testing.T, s target) { faults.Run(t, s.shared(t), list) })
 	})
 }
 
 // TestConnections: the server ends all connections to the database.
 func TestConnections(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
-		faults.RunEach(t, func(t testing.TB) faults.Rig { return s.target(t, "scheme=row").sharedRig(t) }, faults.Connections)
+		faults.RunEach(t, func(t testing.TB) bundle.Store { return s.target(t, "scheme=row").shared(t) }, faults.Connections)
 	})
 }
 
@@ -67,8 +66,8 @@ func TestContention(t *testing.T) {
 		for _, isolation := range s.isolations {
 			t.Run(isolation, func(t *testing.T) {
 				t.Parallel()
-				faults.RunEach(t, func(t testing.TB) faults.Rig {
-					return s.target(t, "scheme="+s.scheme(), isolation, "max_open=2").sharedRig(t) // all have to fit on the server
+				faults.RunEach(t, func(t testing.TB) bundle.Store {
+					return s.target(t, "scheme="+s.scheme(), isolation, "max_open=2").shared(t) // all have to fit on the server
 				}, faults.Contention)
 			})
 		}
@@ -94,9 +93,9 @@ func TestClocks(t *testing.T) {
 // onOwnServers tries each fault on a server of its own.
 func (s target) onOwnServers(t *testing.T, kind *servers.Kind, list []faults.Fault) {
 	t.Helper()
-	faults.RunEach(t, func(t testing.TB) faults.Rig {
+	faults.RunEach(t, func(t testing.TB) bundle.Store {
 		server := servers.Run(t, kind)
-		return s.on(t, server, "scheme="+s.scheme()).rig(t, server)
+		return s.on(t, server, "scheme="+s.scheme()).bundle(t, server)
 	}, list)
 }
 
@@ -105,7 +104,7 @@ func TestFailover(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
 		raw, failover := faults.RunPair(t, s.pair)
 		there := target{s.database, raw}.with("scheme=row")
-		faults.Run(t, faults.Rig{TTL: faultTTL, Open: there.store, Command: there.worker, Failover: failover}, faults.RepeatedTokens)
+		faults.Run(t, bundle.Store{URL: there.url, Open: openURL, TTL: faultTTL, Failover: failover}, faults.RepeatedTokens)
 	})
 }
 
@@ -123,10 +122,10 @@ func TestHistory(t *testing.T) {
 			seed = rand.Uint64()
 		}
 		s.open(t) // so that there are tables when a lock is to be freed in them
-		r := s.sharedRig(t)
-		r.TTL = time.Second
-		mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: r.TTL / 2}
-		for _, violation := range mix.Run(t, r) {
+		store := s.shared(t)
+		store.TTL = time.Second
+		mix := faults.Mix{Seed: seed, Time: *mixTime, Workers: 4, Names: []string{"name-1", "name-2"}, Hold: store.TTL / 2}
+		for _, violation := range mix.Run(t, store) {
 			t.Error(violation)
 		}
 		if t.Failed() {

@@ -8,16 +8,13 @@ package sqlservers
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"os"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/drivertest"
-	"github.com/dlock-go/dlock/test/harness/command"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
@@ -26,39 +23,29 @@ var databases = []*database{mariadb, postgres}
 // schemes are the schemes of package sqllock.
 var schemes = []string{"row", "version"}
 
-// urlEnv is the variable that contains the store's URL for other processes.
-const urlEnv = "DLOCK_TEST_SQL_STORE"
-
-// atOnce is how many tests run at the same time. They wait more than they compute.
-const atOnce = "5"
-
 func TestMain(m *testing.M) {
-	open := func(ctx context.Context) (driver.Store, error) {
-		s := target{postgres, os.Getenv(urlEnv)}
-		if strings.HasPrefix(s.url, "mysql://") {
-			s.database = mariadb
+	end := func() (err error) {
+		for _, d := range databases {
+			err = errors.Join(err, d.stop())
 		}
-		return s.storeSoon(ctx)
+		return err
 	}
-	switch {
-	case os.Getenv(drivertest.WorkEnv) != "":
-		os.Exit(drivertest.Work(open))
-	case os.Getenv(faults.AgentEnv) != "":
-		os.Exit(faults.RunAgent(open))
+	bundle.Tests{Open: openSoon, Agent: faults.RunAgent, Parallel: 5, End: end}.Main(m)
+}
+
+// openURL opens the store of a target with that URL.
+func openURL(ctx context.Context, url string) (driver.Store, error) { return targetOf(url).store(ctx) }
+
+// openSoon is openURL for a process that is started in the middle of a fault.
+func openSoon(ctx context.Context, url string) (driver.Store, error) {
+	return targetOf(url).storeSoon(ctx)
+}
+
+func targetOf(url string) target {
+	if strings.HasPrefix(url, "mysql://") {
+		return target{mariadb, url}
 	}
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	command.Remove()
-	for _, d := range databases {
-		if err := d.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			status = 1
-		}
-	}
-	os.Exit(status)
+	return target{postgres, url}
 }
 
 // each runs a test on every database, several tests at the same time.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,13 +174,6 @@ func (s target) user(t testing.TB, rights string) (as target, name string) {
 		run(t, admin, s.grant(rights, s.name(), name))
 	}
 	return s.as(name, "pw"), name
-}
-
-// worker starts the test binary again with the store.
-func (s target) worker() *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), urlEnv+"="+s.url)
-	return cmd
 }
 
 // leftovers are locks and places in the queue that have not expired.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -28,18 +26,7 @@ func TestConformance(t *testing.T) {
 // conform runs the conformance kit.
 func (s setup) conform(t *testing.T) {
 	t.Helper()
-	db := s.open(t)
-	drivertest.Run(t, drivertest.Config{
-		TTL:      time.Second,
-		Parallel: 3,
-		Open:     s.openOwned,
-		Worker: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = s.env()
-			return cmd
-		},
-		Leftovers: func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, db) },
-	})
+	s.bundle(t).Conform(t, drivertest.Config{TTL: time.Second, Parallel: 3})
 }
 
 // leftovers returns the connections or locks that a test left behind.

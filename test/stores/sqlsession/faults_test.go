@@ -2,12 +2,11 @@ package sqlsession_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/sqlsession"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 )
 
@@ -22,7 +21,7 @@ func TestPassing(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.kind.Name, func(t *testing.T) {
 			t.Parallel()
-			faults.RunEach(t, func(t testing.TB) faults.Rig { return d.among(t, sqlsession.Session).rig(t) }, faults.HandOverBound)
+			faults.RunEach(t, func(t testing.TB) bundle.Store { return d.among(t, sqlsession.Session).bundle(t) }, faults.HandOverBound)
 		})
 	}
 }
@@ -38,23 +37,20 @@ func eachFault(t *testing.T, list []faults.Fault) {
 	t.Helper()
 	for _, fault := range list {
 		t.Run(fault.Name, func(t *testing.T) {
-			each(t, func(t *testing.T, s setup) { fault.Try(t, s.rig(t)) })
+			each(t, func(t *testing.T, s setup) { faults.Run(t, s.bundle(t), []faults.Fault{fault}) })
 		})
 	}
 }
 
-// rig is the store with what can be done to it.
-func (s setup) rig(t testing.TB) faults.Rig {
+// bundle is the store with what can be done to it.
+func (s setup) bundle(t testing.TB) bundle.Store {
 	t.Helper()
 	admin := s.open(t)
-	return faults.Rig{
-		TTL:  2 * time.Second,
-		Open: s.openOwned,
-		Command: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = s.env()
-			return cmd
-		},
+	return bundle.Store{
+		URL:       s.url(),
+		Open:      openURL,
+		TTL:       2 * time.Second,
+		Leftovers: func(ctx context.Context) ([]string, error) { return s.leftovers(ctx, admin) },
 		KillConnections: func(context.Context) error {
 			s.killOthers(t, admin)
 			return nil

@@ -1,52 +1,24 @@
 package sqlsession_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/dlock-go/dlock/drivertest"
+	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/faults"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
-// What other processes need to know to open the same store.
-const (
-	kindEnv   = "DLOCK_TEST_SQLSESSION_KIND"
-	dsnEnv    = "DLOCK_TEST_SQLSESSION_DSN"
-	schemeEnv = "DLOCK_TEST_SQLSESSION_SCHEME"
-)
-
-// atOnce is how many tests run at the same time. They wait more than they compute.
-const atOnce = "8"
-
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv(drivertest.WorkEnv) != "":
-		os.Exit(drivertest.Work(openFromEnv))
-	case os.Getenv(faults.AgentEnv) != "":
-		os.Exit(faults.RunAgent(openFromEnv))
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (status int) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	status = m.Run()
-	for i := range databases {
-		if err := databases[i].shared.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			status = 1
+	end := func() (err error) {
+		for i := range databases {
+			err = errors.Join(err, databases[i].shared.stop())
 		}
+		return err
 	}
-	return status
+	bundle.Tests{Open: openURL, Agent: faults.RunAgent, Parallel: 8, End: end}.Main(m)
 }
 
 // sharedServer is one that is started by the first test that needs it, for all

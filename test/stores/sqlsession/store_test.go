@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -228,23 +228,24 @@ func openDSN(ctx context.Context, d database, dsn string, scheme sqlsession.Sche
 	return owned{store, db}, nil
 }
 
-// openFromEnv opens the store that a parent process uses.
-func openFromEnv(ctx context.Context) (driver.Store, error) {
-	scheme, err := sqlsession.ParseScheme(os.Getenv(schemeEnv))
+// url says what openURL needs to open the store.
+func (s setup) url() string {
+	return strings.Join([]string{s.kind.Name, s.scheme.String(), s.dsn(s.server.Addr(), s.name)}, " ")
+}
+
+// openURL opens the store that a setup describes, as another program would.
+func openURL(ctx context.Context, url string) (driver.Store, error) {
+	words := strings.SplitN(url, " ", 3)
+	scheme, err := sqlsession.ParseScheme(words[1])
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range databases {
-		if d.kind.Name == os.Getenv(kindEnv) {
-			return openDSN(ctx, d, os.Getenv(dsnEnv), scheme)
+		if d.kind.Name == words[0] {
+			return openDSN(ctx, d, words[2], scheme)
 		}
 	}
-	return nil, fmt.Errorf("%s is not set", kindEnv)
-}
-
-// env is what openFromEnv needs.
-func (s setup) env() []string {
-	return append(os.Environ(), kindEnv+"="+s.kind.Name, dsnEnv+"="+s.dsn(s.server.Addr(), s.name), schemeEnv+"="+s.scheme.String())
+	return nil, fmt.Errorf("no database %s", words[0])
 }
 
 func request(name string) driver.Request {
