@@ -22,9 +22,7 @@
 //	servers.RunPostgresPair(t, servers.PairOptions{})
 //	servers.Run(t, servers.PgBouncer(postgres, 2))        // two connections for all clients
 //
-// The user in the URL of a database is an administrator, and can create users with fewer rights:
-//
-//	mariadb.SQL(ctx, "CREATE USER 'little'@'%' ..."); mariadb.URLAs("little", "...")
+// The user in the URL of a database is an administrator, and can create users with fewer rights.
 //
 // Etcd is built from its module by scripts/build-etcd.sh. EtcdDebian is Debian's
 // package.

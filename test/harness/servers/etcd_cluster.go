@@ -21,12 +21,7 @@ type EtcdCluster struct{ Members Group }
 // address that the other members use for it.
 func RunEtcdCluster(t testing.TB, peer func(addr string) string) *EtcdCluster {
 	t.Helper()
-	c, err := StartEtcdCluster(peer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Members.stopAfter(t)
-	return c
+	return keep(StartEtcdCluster(peer))(t)
 }
 
 // StartEtcdCluster starts an EtcdCluster and waits until it serves clients.
@@ -65,32 +60,22 @@ func etcdName(i int) string { return fmt.Sprintf("member%d", i) }
 func (c *EtcdCluster) URL() string { return Etcd.URL(c.Members.list()) }
 
 // Leader waits for a leader and returns it.
-func (c *EtcdCluster) Leader(ctx context.Context) (leader *Server, err error) {
-	err = until(ctx, "a member leads", func(ctx context.Context) error {
-		for _, s := range c.Members.running() {
-			if leads, err := isEtcdLeader(ctx, s.Addr()); err == nil && leads {
-				leader = s
-				return nil
-			}
-		}
-		return fmt.Errorf("no member leads")
+func (c *EtcdCluster) Leader(ctx context.Context) (*Server, error) {
+	return c.Members.awaitLeader(ctx, func(ctx context.Context, addr string) bool {
+		status, err := etcdStatus(ctx, addr)
+		return err == nil && status.Leader == status.Header.MemberId && len(status.Errors) == 0
 	})
-	return leader, err
 }
 
-func isEtcdLeader(ctx context.Context, addr string) (bool, error) {
+func etcdStatus(ctx context.Context, addr string) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.Timeout)
 	defer cancel()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Context: ctx})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer func() { _ = client.Close() }() // the connection is not used any more
-	status, err := client.Status(ctx, addr)
-	if err != nil {
-		return false, err
-	}
-	return status.Leader == status.Header.MemberId && len(status.Errors) == 0, nil
+	return client.Status(ctx, addr)
 }
 
 // AddLearner starts a member that does not vote, for a test, and stops it when the test ends.
@@ -121,12 +106,7 @@ func (c *EtcdCluster) AddLearner(t testing.TB) *Server {
 		return append(etcdArgs(in, "http", name, peerURL(port), strings.Join(list, ",")), "--initial-cluster-state", "existing")
 	}
 	kind.Probe = func(ctx context.Context, addr string) error { // it is never healthy
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Context: ctx})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = client.Close() }() // the connection is not used any more
-		_, err = client.Status(ctx, addr)
+		_, err := etcdStatus(ctx, addr)
 		return err
 	}
 	return Run(t, &kind)
@@ -134,3 +114,5 @@ func (c *EtcdCluster) AddLearner(t testing.TB) *Server {
 
 // Stop stops all members.
 func (c *EtcdCluster) Stop() error { return c.Members.Stop() }
+
+func (c *EtcdCluster) all() Group { return c.Members }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,16 +14,28 @@ import (
 // Group is a set of servers that belong together.
 type Group []*Server
 
+// Run starts a server for a test, and stops it when the test ends. If the test
+// failed, it logs the server's output.
+func Run(t testing.TB, kind *Kind, args ...string) *Server {
+	t.Helper()
+	return keep(Start(kind, args...))(t)
+}
+
+// URL returns the URL of a server of that kind: from the environment if it is set
+// there, otherwise of a server that is started for the test.
+func URL(t testing.TB, kind *Kind) string {
+	t.Helper()
+	if url := os.Getenv(kind.Variable()); url != "" {
+		return url
+	}
+	return Run(t, kind).URL()
+}
+
 // RunGroup starts independent servers for a test, and stops them when the test
 // ends.
 func RunGroup(t testing.TB, n int, kind *Kind, args ...string) Group {
 	t.Helper()
-	g, err := StartGroup(n, kind, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.stopAfter(t)
-	return g
+	return keep(StartGroup(n, kind, args...))(t)
 }
 
 // StartGroup starts independent servers.
@@ -42,6 +55,32 @@ func startEach(n int, start func(i int) (*Server, error)) (Group, error) {
 	return g, nil
 }
 
+// keep returns a function that fails a test if s could not be started, stops it when the test ends, and logs
+// the output of its servers if the test failed.
+func keep[S interface{ all() Group }](s S, err error) func(t testing.TB) S {
+	return func(t testing.TB) S {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				for _, server := range s.all() {
+					t.Logf("log of %s at %s:\n%s", server.kind.Name, server.Addr(), server.Log())
+				}
+			}
+			if err := s.all().Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+}
+
+func (s *Server) all() Group { return Group{s} }
+
+func (g Group) all() Group { return g }
+
 // Stop stops all servers.
 func (g Group) Stop() error {
 	return each(len(g), func(i int) error {
@@ -50,6 +89,14 @@ func (g Group) Stop() error {
 		}
 		return g[i].Stop()
 	})
+}
+
+// withLogs adds the output of all servers to an error.
+func (g Group) withLogs(err error) error {
+	for _, s := range g {
+		err = fmt.Errorf("%w\n%s", err, s.Log())
+	}
+	return err
 }
 
 // Addrs returns the addresses of the servers.
@@ -84,19 +131,29 @@ func (g Group) running() Group {
 
 func (g Group) list() string { return strings.Join(g.Addrs(), ",") }
 
-// stopAfter stops the servers when the test ends. If the test failed, it logs
-// their output.
-func (g Group) stopAfter(t testing.TB) {
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, s := range g {
-				t.Logf("log of %s at %s:\n%s", s.kind.Name, s.Addr(), s.Log())
+// awaitLeader waits until a running server leads, and returns it.
+func (g Group) awaitLeader(ctx context.Context, leads func(ctx context.Context, addr string) bool) (leader *Server, err error) {
+	err = until(ctx, "a member leads", func(ctx context.Context) error {
+		for _, s := range g.running() {
+			if leads(ctx, s.Addr()) {
+				leader = s
+				return nil
 			}
 		}
-		if err := g.Stop(); err != nil {
-			t.Error(err)
-		}
+		return errors.New("no member leads")
 	})
+	return leader, err
+}
+
+// awaitMaster waits until current names another server than old, and returns it.
+func awaitMaster(ctx context.Context, old *Server, current func(ctx context.Context) (*Server, error)) (master *Server, err error) {
+	err = until(ctx, "there is another master than "+old.Addr(), func(ctx context.Context) (err error) {
+		if master, err = current(ctx); err == nil && master == old {
+			err = errors.New("the old master is still named")
+		}
+		return err
+	})
+	return master, err
 }
 
 // each calls do for 0 to n-1 at the same time and joins the errors.

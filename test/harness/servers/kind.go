@@ -59,10 +59,6 @@ type Kind struct {
 	// SQL returns the command that executes statements as administrator and
 	// prints rows without headings. Only databases have one.
 	SQL func(in Instance, statements string) Command
-
-	// KillConnections is a statement that ends the connections of the user in
-	// URL. Only databases have one.
-	KillConnections string
 }
 
 // Instance is the server to be started, as its Kind sees it.

@@ -54,7 +54,6 @@ REVOKE READ ONLY ADMIN ON *.* FROM 'dlock'@'%';
 			"--skip-column-names", "--batch", "--execute=" + statements, "dlock",
 		}
 	},
-	KillConnections: "KILL HARD CONNECTION USER 'dlock'@'%'",
 }
 
 func socket(in Instance) string { return filepath.Join(in.Dir, "sock") }

@@ -46,8 +46,6 @@ var Postgres = &Kind{
 			"--username=postgres", "--command=" + statements, "postgres",
 		}
 	},
-	KillConnections: "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity " +
-		"WHERE backend_type = 'client backend' AND usename = 'postgres' AND pid <> pg_backend_pid()",
 }
 
 // probePostgres logs in. A server that starts, recovers or stops answers with an

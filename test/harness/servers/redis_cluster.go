@@ -29,12 +29,7 @@ type Cluster struct {
 // servers, and stops it when the test ends.
 func RunCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
-	c, err := StartCluster(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Nodes.stopAfter(t)
-	return c
+	return keep(StartCluster(args...))(t)
 }
 
 // StartCluster starts a Cluster and waits until it has settled.
@@ -45,10 +40,7 @@ func StartCluster(args ...string) (*Cluster, error) {
 	}
 	c := &Cluster{Nodes: nodes}
 	if err := c.create(); err != nil {
-		for _, node := range c.Nodes {
-			err = fmt.Errorf("%w\n%s", err, node.Log())
-		}
-		return nil, errors.Join(err, c.Stop())
+		return nil, errors.Join(c.Nodes.withLogs(err), c.Stop())
 	}
 	return c, nil
 }
@@ -60,14 +52,10 @@ func RunShard(t testing.TB, args ...string) *Server {
 	server := Run(t, clusterNode, args...)
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
-	err := wire.RedisOrder(ctx, server.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slotCount-1))
+	_, err := wire.Redis(ctx, server.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slotCount-1))
 	if err == nil {
 		err = until(ctx, "the server serves its slots", func(ctx context.Context) error {
-			info, err := wire.RedisText(ctx, server.Addr(), "CLUSTER", "INFO")
-			if err == nil && !strings.Contains(info, "cluster_state:ok") {
-				err = errors.New(info)
-			}
-			return err
+			return clusterWorks(ctx, server)
 		})
 	}
 	if err != nil {
@@ -104,6 +92,8 @@ func (c *Cluster) URL() string { return clusterURL(c.Nodes.list()) }
 // Stop stops all nodes.
 func (c *Cluster) Stop() error { return c.Nodes.Stop() }
 
+func (c *Cluster) all() Group { return c.Nodes }
+
 // create makes a cluster of nodes that do not know each other yet.
 func (c *Cluster) create() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
@@ -114,27 +104,27 @@ func (c *Cluster) create() error {
 		if ids[i], err = wire.RedisText(ctx, node.Addr(), "CLUSTER", "MYID"); err != nil {
 			return err
 		}
-		if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
-			return err
-		}
+		orders := [][]string{{"SET-CONFIG-EPOCH", strconv.Itoa(i + 1)}}
 		if i < shardCount {
 			first, last := slotCount*i/shardCount, slotCount*(i+1)/shardCount-1
-			if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
-				return err
-			}
+			orders = append(orders, []string{"ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)})
 		}
 		// Every node meets every other node, so that the cluster does not depend
 		// on gossip.
 		for _, other := range c.Nodes[:i] {
-			if err := wire.RedisOrder(ctx, node.Addr(), "CLUSTER", "MEET", other.in.Host,
-				strconv.Itoa(other.in.Port), strconv.Itoa(busPort(other.in.Port))); err != nil {
+			port := other.in.Port
+			orders = append(orders, []string{"MEET", other.in.Host, strconv.Itoa(port), strconv.Itoa(busPort(port))})
+		}
+		for _, order := range orders {
+			if _, err := wire.Redis(ctx, node.Addr(), append([]string{"CLUSTER"}, order...)...); err != nil {
 				return err
 			}
 		}
 	}
 	for i, replica := range c.Nodes[shardCount:] {
 		if err := until(ctx, "a replica knows its master", func(ctx context.Context) error {
-			return wire.RedisOrder(ctx, replica.Addr(), "CLUSTER", "REPLICATE", ids[i])
+			_, err := wire.Redis(ctx, replica.Addr(), "CLUSTER", "REPLICATE", ids[i])
+			return err
 		}); err != nil {
 			return err
 		}
@@ -177,13 +167,13 @@ func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 	if len(running) == 0 {
 		return nil, errors.New("no node runs")
 	}
-	reply, err := wire.RedisCall(ctx, running[0].Addr(), "CLUSTER", "KEYSLOT", key)
+	text, err := wire.RedisText(ctx, running[0].Addr(), "CLUSTER", "KEYSLOT", key)
 	if err != nil {
 		return nil, err
 	}
-	slot, ok := reply.(int64)
-	if !ok {
-		return nil, fmt.Errorf("answer %v, want a slot", reply)
+	slot, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, err
 	}
 	views, err := c.views(ctx)
 	if err != nil {
@@ -191,7 +181,7 @@ func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 	}
 	var master *Server
 	for _, view := range views {
-		i := slices.IndexFunc(view, func(n clusterView) bool { return n.master && n.serves(int(slot)) })
+		i := slices.IndexFunc(view, func(n clusterView) bool { return n.master && n.serves(slot) })
 		switch {
 		case i < 0:
 			return nil, fmt.Errorf("a node knows no master for slot %d", slot)
@@ -206,17 +196,7 @@ func (c *Cluster) Master(ctx context.Context, key string) (*Server, error) {
 
 // WaitFailover waits until a node other than old has the key, and returns it.
 func (c *Cluster) WaitFailover(ctx context.Context, key string, old *Server) (*Server, error) {
-	var master *Server
-	err := until(ctx, "another node than "+old.Addr()+" has the key "+key, func(ctx context.Context) (err error) {
-		if master, err = c.Master(ctx, key); err != nil {
-			return err
-		}
-		if master == old {
-			return errors.New("the nodes still name the old master")
-		}
-		return nil
-	})
-	return master, err
+	return awaitMaster(ctx, old, func(ctx context.Context) (*Server, error) { return c.Master(ctx, key) })
 }
 
 // clusterView is what a node reports about another node, or about itself.
@@ -244,18 +224,24 @@ func (c *Cluster) views(ctx context.Context) ([][]clusterView, error) {
 	running := c.Nodes.running()
 	views := make([][]clusterView, len(running))
 	for i, node := range running {
-		info, err := wire.RedisText(ctx, node.Addr(), "CLUSTER", "INFO")
-		if err != nil {
+		if err := clusterWorks(ctx, node); err != nil {
 			return nil, err
 		}
-		if !strings.Contains(info, "cluster_state:ok") {
-			return nil, fmt.Errorf("%s reports:\n%s", node.Addr(), info)
-		}
+		var err error
 		if views[i], err = c.view(ctx, node); err != nil {
 			return nil, err
 		}
 	}
 	return views, nil
+}
+
+// clusterWorks checks that a node reports so.
+func clusterWorks(ctx context.Context, node *Server) error {
+	info, err := wire.RedisText(ctx, node.Addr(), "CLUSTER", "INFO")
+	if err == nil && !strings.Contains(info, "cluster_state:ok") {
+		err = fmt.Errorf("%s reports:\n%s", node.Addr(), info)
+	}
+	return err
 }
 
 // view parses lines of the form: id host:port@bus,name flags master ping pong

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,22 +63,14 @@ type Sentinel struct {
 // RunSentinel starts a Sentinel for a test, and stops it when the test ends.
 func RunSentinel(t testing.TB, opts SentinelOptions) *Sentinel {
 	t.Helper()
-	s, err := StartSentinel(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.all().stopAfter(t)
-	return s
+	return keep(StartSentinel(opts))(t)
 }
 
 // StartSentinel starts a Sentinel and waits until it has settled.
 func StartSentinel(opts SentinelOptions) (*Sentinel, error) {
 	s := new(Sentinel)
 	if err := s.start(opts); err != nil {
-		for _, server := range s.all() {
-			err = fmt.Errorf("%w\n%s", err, server.Log())
-		}
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(s.all().withLogs(err), s.Stop())
 	}
 	return s, nil
 }
@@ -128,51 +119,26 @@ func (s *Sentinel) Stop() error { return s.all().Stop() }
 // Master returns the master that the sentinels name. A majority of them must
 // answer, and all answers must agree.
 func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
-	votes := make(map[string]int)
+	named := make(map[string]int)
 	var failures error
 	for _, sentinel := range s.Sentinels.running() {
-		reply, err := wire.RedisCall(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
-		if err != nil {
-			failures = errors.Join(failures, err)
-			continue
+		answer, err := wire.Redis(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+		if failures = errors.Join(failures, err); err == nil {
+			named[strings.Join(answer, ":")]++
 		}
-		addr, err := hostPort(reply)
-		if err != nil {
-			return nil, err
-		}
-		votes[addr]++
 	}
-	if len(votes) > 1 {
-		return nil, fmt.Errorf("the sentinels disagree: %v", votes)
-	}
-	for addr, n := range votes {
-		master := s.Servers.At(addr)
-		switch {
-		case n < quorum:
-			return nil, fmt.Errorf("only %d of %d sentinels answer: %w", n, sentinelCount, failures)
-		case master == nil:
-			return nil, fmt.Errorf("the sentinels name %s, which is not in %v", addr, s.Servers.Addrs())
-		default:
+	for addr, n := range named {
+		if master := s.Servers.At(addr); master != nil && n >= quorum && len(named) == 1 {
 			return master, nil
 		}
 	}
-	return nil, fmt.Errorf("no sentinel answers: %w", failures)
+	return nil, fmt.Errorf("the sentinels name %v, want one of %v, by %d of them (%w)", named, s.Servers.Addrs(), quorum, failures)
 }
 
 // WaitFailover waits until the sentinels name another master than old, and
 // returns it.
 func (s *Sentinel) WaitFailover(ctx context.Context, old *Server) (*Server, error) {
-	var master *Server
-	err := until(ctx, "there is another master than "+old.Addr(), func(ctx context.Context) (err error) {
-		if master, err = s.Master(ctx); err != nil {
-			return err
-		}
-		if master == old {
-			return errors.New("the sentinels still name the old master")
-		}
-		return nil
-	})
-	return master, err
+	return awaitMaster(ctx, old, s.Master)
 }
 
 // WaitSettled waits until all servers run, the replicas have the data of the
@@ -235,30 +201,22 @@ func follows(ctx context.Context, s *Server) error {
 
 // knowsAll checks that a sentinel could lead a failover.
 func knowsAll(ctx context.Context, sentinel string) error {
-	reply, err := wire.RedisCall(ctx, sentinel, "SENTINEL", "MASTER", MasterName)
-	if err != nil {
-		return err
-	}
-	master := pairs(reply)
-	want := map[string]string{
-		"flags":               "master",
-		"num-slaves":          strconv.Itoa(replicaCount),
-		"num-other-sentinels": strconv.Itoa(sentinelCount - 1),
-	}
-	for key, value := range want {
-		if master[key] != value {
-			return fmt.Errorf("sentinel %s reports of the master: %s %s, want %s", sentinel, key, master[key], value)
-		}
-	}
-	for what, flags := range map[string]string{"REPLICAS": "slave", "SENTINELS": "sentinel"} {
-		reply, err := wire.RedisCall(ctx, sentinel, "SENTINEL", what, MasterName)
+	for what, want := range map[string]map[string]string{
+		"MASTER": {
+			"flags":               "master",
+			"num-slaves":          strconv.Itoa(replicaCount),
+			"num-other-sentinels": strconv.Itoa(sentinelCount - 1),
+		},
+		"REPLICAS":  {"flags": "slave"},
+		"SENTINELS": {"flags": "sentinel"},
+	} {
+		answer, err := wire.Redis(ctx, sentinel, "SENTINEL", what, MasterName)
 		if err != nil {
 			return err
 		}
-		members, _ := reply.([]any)
-		for _, member := range members {
-			if got := pairs(member); got["flags"] != flags {
-				return fmt.Errorf("sentinel %s reports of %s: flags %s, want %s", sentinel, got["name"], got["flags"], flags)
+		for i := 0; i+1 < len(answer); i += 2 { // keys and values of one or several servers
+			if value, known := want[answer[i]]; known && value != answer[i+1] {
+				return fmt.Errorf("sentinel %s reports of %s: %s %s, want %s", sentinel, what, answer[i], answer[i+1], value)
 			}
 		}
 	}
@@ -339,26 +297,3 @@ func writeOwned(name, content string) error {
 
 // words returns an address in the form of Redis's settings and commands.
 func words(addr string) string { return strings.ReplaceAll(addr, ":", " ") }
-
-// hostPort returns the address in an answer of two strings.
-func hostPort(reply any) (string, error) {
-	if list, ok := reply.([]any); ok && len(list) == 2 {
-		host, hostOK := list[0].(string)
-		port, portOK := list[1].(string)
-		if hostOK && portOK {
-			return net.JoinHostPort(host, port), nil
-		}
-	}
-	return "", fmt.Errorf("answer %v, want a host and a port", reply)
-}
-
-// pairs returns an answer of alternating keys and values as a map.
-func pairs(reply any) map[string]string {
-	list, _ := reply.([]any)
-	m := make(map[string]string, len(list)/2)
-	for i := 0; i+1 < len(list); i += 2 {
-		key, _ := list[i].(string)
-		m[key], _ = list[i+1].(string)
-	}
-	return m
-}

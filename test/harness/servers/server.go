@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -274,4 +275,19 @@ func (s *Server) logFile() string { return filepath.Join(s.in.Dir, "log") }
 // port. The text is that of the C library, which all servers so far print.
 func (s *Server) portTaken() bool {
 	return s.proc != nil && s.proc.Ended() && strings.Contains(strings.ToLower(s.Log()), "address already in use")
+}
+
+// SQL executes statements as the administrator of a database, and returns their
+// output: one line per row, without headings.
+func (s *Server) SQL(ctx context.Context, statements string) (string, error) {
+	if s.kind.SQL == nil {
+		return "", fmt.Errorf("%s has no SQL: %w", s.kind.Name, errors.ErrUnsupported)
+	}
+	command := s.kind.SQL(s.in, statements)
+	output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	text := strings.TrimSpace(string(output))
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w\n%s", s.kind.Name, statements, err, text)
+	}
+	return text, nil
 }

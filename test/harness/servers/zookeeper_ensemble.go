@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -22,19 +21,14 @@ type Ensemble struct{ Members Group }
 // RunEnsemble starts an Ensemble for a test, and stops it when the test ends.
 func RunEnsemble(t testing.TB) *Ensemble {
 	t.Helper()
-	return RunSplitEnsemble(t, syncLimit, func(_ int, addr string) string { return addr })
+	return keep(StartEnsemble())(t)
 }
 
 // RunSplitEnsemble is RunEnsemble with another syncLimit. peer maps the address at which a member
 // listens, if it leads, to the address that the member with an index uses for it.
 func RunSplitEnsemble(t testing.TB, syncLimit int, peer func(follower int, addr string) string) *Ensemble {
 	t.Helper()
-	e, err := startEnsemble(syncLimit, peer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Members.stopAfter(t)
-	return e
+	return keep(startEnsemble(syncLimit, peer))(t)
 }
 
 // StartEnsemble starts an Ensemble and waits until it serves clients.
@@ -86,21 +80,16 @@ func ensembleMember(id, syncLimit int, list string) *Kind {
 func (e *Ensemble) URL() string { return ZooKeeper.URL(e.Members.list()) }
 
 // Leader waits for a leader and returns it.
-func (e *Ensemble) Leader(ctx context.Context) (leader *Server, err error) {
-	err = until(ctx, "a member leads", func(ctx context.Context) error {
-		for _, s := range e.Members.running() {
-			limited, cancel := context.WithTimeout(ctx, wire.Timeout)
-			answer, err := fourLetters(limited, s.Addr(), "srvr")
-			cancel()
-			if err == nil && strings.Contains(answer, "Mode: leader") {
-				leader = s
-				return nil
-			}
-		}
-		return errors.New("no member leads")
+func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
+	return e.Members.awaitLeader(ctx, func(ctx context.Context, addr string) bool {
+		ctx, cancel := context.WithTimeout(ctx, wire.Timeout)
+		defer cancel()
+		answer, err := fourLetters(ctx, addr, "srvr")
+		return err == nil && strings.Contains(answer, "Mode: leader")
 	})
-	return leader, err
 }
 
 // Stop stops all members.
 func (e *Ensemble) Stop() error { return e.Members.Stop() }
+
+func (e *Ensemble) all() Group { return e.Members }
