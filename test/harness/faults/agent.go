@@ -219,3 +219,11 @@ func (p agent) resume() {
 		p.t.Fatal(err)
 	}
 }
+
+// unlockLost unlocks a lease that must be lost already.
+func (p agent) unlockLost() {
+	p.t.Helper()
+	if a := p.do(order{Do: "unlock"}); a.Err != "not held" {
+		p.t.Errorf("Unlock of the lost lock returned %q", a.Err)
+	}
+}

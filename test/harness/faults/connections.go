@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // Connections are the faults of connections that the server ends. They need
@@ -52,7 +53,7 @@ func (r rig) renewingClient(t testing.TB) (c *dlock.Client, renewed func()) {
 		for len(outcomes) > 0 { // drops earlier renewals
 			<-outcomes
 		}
-		for await(t, outcomes, "a renewal") != nil {
+		for await.Event(t, outcomes, "a renewal") != nil {
 		}
 	}
 }
@@ -67,16 +68,10 @@ func killConnectionsOfHolder(t *testing.T, r rig) {
 		r.killConnections(t)
 		renewed()
 	}
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the lease has ended with its connection: %v", err)
-	}
-	if held := r.mustBeHeld(t, "kept", "it does not depend on a connection"); held.Token != 0 && held.Token != lease.Token() {
-		t.Errorf("the lock has token %d now, and had %d", held.Token, lease.Token())
-	}
+	stillTrusted(t, lease)
+	r.mustHaveToken(t, r.mustBeHeld(t, "kept", "it does not depend on a connection"), lease.Token())
 	unlock(t, lease)
-	if token := r.mustBeFree(t, "kept", "it was unlocked"); token <= lease.Token() {
-		t.Errorf("token %d after %d", token, lease.Token())
-	}
+	rises(t, r.mustBeFree(t, "kept", "it was unlocked"), lease.Token())
 }
 
 // killConnectionsOfWaiter checks that the waiter goes on waiting, and gets the
@@ -85,52 +80,20 @@ func killConnectionsOfWaiter(t *testing.T, r rig) {
 	r.TTL *= 2 // a busy machine may be late
 	c, renewed := r.renewingClient(t)
 	lease := r.lock(t, c, "awaited")
-	served := r.lockAsync(t, "awaited", r.TTL)
+	later := r.lockAsync(t.Context(), r.client(t), "awaited")
 	wait(t, r.TTL/4) // the client begins to wait
 	r.killConnections(t)
 	renewed()
 	unlock(t, lease)
 	unlocked := time.Now()
-	next := await(t, served, "the lock")
-	if next.err != nil {
-		t.Fatalf("Lock while connections are killed: %v", next.err)
-	}
-	if took := time.Since(unlocked); took > r.TTL+slack {
-		t.Errorf("the waiter got the lock %v after it was free; the TTL is %v", took, r.TTL)
-	}
-	unlock(t, next.lease)
-}
-
-// lockAsync requests the lock from a client of its own.
-func (r rig) lockAsync(t testing.TB, name string, ttl time.Duration) <-chan attempt {
-	t.Helper()
-	c := r.client(t)
-	done := make(chan attempt, 1)
-	go func() {
-		lease, err := c.Lock(t.Context(), name, dlock.WithTTL(ttl))
-		done <- attempt{lease, err}
-	}()
-	return done
+	next := served(t, later)
+	inTime(t, unlocked, r.TTL+slack, "the waiter got the lock")
+	unlock(t, next)
 }
 
 // killBoundHolder checks that the lock is free as soon as the server notices the
 // end of the process, without any TTL.
-func killBoundHolder(t *testing.T, r rig) {
-	holder, contender := r.agent(t), r.client(t)
-	const ttl = 10 * limit
-	token := holder.mustLock("bound", ttl)
-	r.mustBeHeld(t, "bound", "another process has it")
-	holder.Kill()
-	start := time.Now()
-	lease := r.lock(t, contender, "bound")
-	if took := time.Since(start); took > r.TTL+slack {
-		t.Errorf("free %v after the holder died", took)
-	}
-	if lease.Token() <= token {
-		t.Errorf("token %d after %d", lease.Token(), token)
-	}
-	unlock(t, lease)
-}
+func killBoundHolder(t *testing.T, r rig) { r.killHolder(t, 10*limit, r.TTL+slack) }
 
 // pauseBoundHolder checks that the lock stays held until the paused holder goes
 // on, finds that its trust deadline has passed, and releases the lock.
@@ -144,15 +107,9 @@ func pauseBoundHolder(t *testing.T, r rig) {
 	holder.resume()
 	grant, granted := r.acquireWhenFree(t, store, "bound and paused")
 	holder.receive().mustEndBefore(t, granted)
-	if grant.Token <= token {
-		t.Errorf("token %d after %d", grant.Token, token)
-	}
-	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock returned %q", a.Err)
-	}
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Errorf("Release by the new holder: %v", err)
-	}
+	rises(t, grant.Token, token)
+	holder.unlockLost()
+	release(t, store, grant)
 }
 
 // killBoundConnection checks that the lock is free, and that the holder notices
@@ -161,22 +118,15 @@ func pauseBoundHolder(t *testing.T, r rig) {
 func killBoundConnection(t *testing.T, r rig) {
 	resource := new(fenced)
 	lease := r.lock(t, r.client(t), "severed", dlock.WithTTL(10*limit))
-	if !resource.write(lease.Token()) {
-		t.Fatal("the write of the holder was rejected")
-	}
+	resource.accepts(t, lease.Token())
 	r.killConnections(t)
 	killed := time.Now()
 	contender := r.lockWithRetry(t, r.client(t), "severed")
-	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
-		t.Errorf("token %d after %d", contender.Token(), lease.Token())
-	}
-	await(t, lease.Context().Done(), "the end of the lease")
-	if took := time.Since(killed); took > r.Probe+slack {
-		t.Errorf("the loss was noticed after %v; the probe comes every %v", took, r.Probe)
-	}
-	if resource.write(lease.Token()) {
-		t.Errorf("a stale write with token %d was accepted after token %d", lease.Token(), contender.Token())
-	}
+	rises(t, contender.Token(), lease.Token())
+	resource.accepts(t, contender.Token())
+	await.Event(t, lease.Context().Done(), "the end of the lease")
+	inTime(t, killed, r.Probe+slack, "the loss was noticed")
+	resource.rejects(t, lease.Token())
 	unlockLost(t, lease)
 	r.mustBeHeld(t, "severed", "the second holder holds it")
 	unlock(t, contender)
@@ -187,22 +137,20 @@ func killBoundConnection(t *testing.T, r rig) {
 // moment after that of the holder, and lose it again.
 func killConnectionsOfBoundWaiter(t *testing.T, r rig) {
 	lease := r.lock(t, r.client(t), "severed and awaited", dlock.WithTTL(10*limit))
-	served := r.lockAsync(t, "severed and awaited", r.TTL)
+	later := r.lockAsync(t.Context(), r.client(t), "severed and awaited")
 	wait(t, r.TTL/4) // the client begins to wait
 	r.killConnections(t)
-	next := await(t, served, "the lock")
+	next := await.Event(t, later, "the lock")
 	if next.err != nil && !errors.Is(next.err, dlock.ErrUnreachable) {
 		t.Fatalf("Lock while connections are killed: %v", next.err)
 	}
 	if next.err == nil {
-		if next.lease.Token() <= lease.Token() {
-			t.Errorf("token %d after %d", next.lease.Token(), lease.Token())
-		}
+		rises(t, next.lease.Token(), lease.Token())
 		if err := next.lease.Unlock(t.Context()); err != nil && !errors.Is(err, dlock.ErrNotHeld) {
 			t.Errorf("Unlock by the waiter: %v", err)
 		}
 	}
-	await(t, lease.Context().Done(), "the end of the lease")
+	await.Event(t, lease.Context().Done(), "the end of the lease")
 	unlockLost(t, lease)
 	unlock(t, r.lock(t, r.client(t), "severed and awaited")) // the server may not have noticed yet
 }

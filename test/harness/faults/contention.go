@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // Contention are the faults of contenders. They need a rig of their own: the
@@ -49,7 +50,7 @@ func firstContenders(t *testing.T, r rig) {
 	close(begin)
 	granted := 0
 	for range contenders {
-		switch err := await(t, outcomes, "an answer to a contender"); {
+		switch err := await.Event(t, outcomes, "an answer to a contender"); {
 		case err == nil:
 			granted++
 		case !errors.Is(err, driver.ErrHeld):

@@ -1,3 +1,6 @@
+// Package faults subjects real processes to the faults that occur in production,
+// and checks what a store and the library promise in that case. A [Fault] is a
+// scenario that the tests of every store run on a bundle.Store of their own.
 package faults
 
 import (
@@ -10,6 +13,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/bundle"
 	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
@@ -86,7 +90,12 @@ func (r rig) client(t testing.TB) *dlock.Client {
 
 func (r rig) clientWith(t testing.TB, opts *dlock.Options) *dlock.Client {
 	t.Helper()
-	c := dlock.New(r.open(t), opts)
+	return clientOf(t, r.open(t), opts)
+}
+
+func clientOf(t testing.TB, store driver.Store, opts *dlock.Options) *dlock.Client {
+	t.Helper()
+	c := dlock.New(store, opts)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -151,6 +160,14 @@ func (r rig) mustBeHeld(t testing.TB, name string, why string) dlock.HeldError {
 	return *held
 }
 
+// mustHaveToken checks that the lock that the store reported has still the token, if the store says.
+func (r rig) mustHaveToken(t testing.TB, held dlock.HeldError, token uint64) {
+	t.Helper()
+	if held.Token != 0 && held.Token != token {
+		t.Errorf("the lock has token %d now, and had %d", held.Token, token)
+	}
+}
+
 // mustBeFree checks that the lock is free, and returns the token of a new grant.
 func (r rig) mustBeFree(t testing.TB, name string, why string) (token uint64) {
 	t.Helper()
@@ -191,16 +208,86 @@ func unlockLost(t testing.TB, lease *dlock.Lease) {
 	}
 }
 
-// await returns the next value of event, and fails the test after limit.
-func await[T any](t testing.TB, event <-chan T, what string) T {
+// stillTrusted checks that a lease has not ended.
+func stillTrusted(t testing.TB, lease *dlock.Lease) {
 	t.Helper()
-	select {
-	case e := <-event:
-		return e
-	case <-time.After(limit):
-		t.Fatalf("%s: did not happen within %v", what, limit)
+	if err := lease.Context().Err(); err != nil {
+		t.Errorf("the lease of %q has ended: %v", lease.Name(), err)
 	}
-	panic("unreachable")
+}
+
+// attempt is the outcome of a Lock.
+type attempt struct {
+	lease *dlock.Lease
+	err   error
+}
+
+// lockAsync requests a lock in the background.
+func (r rig) lockAsync(ctx context.Context, c *dlock.Client, name string, opts ...dlock.Option) <-chan attempt {
+	done := make(chan attempt, 1)
+	go func() {
+		lease, err := c.Lock(ctx, name, append([]dlock.Option{dlock.WithTTL(r.TTL)}, opts...)...)
+		done <- attempt{lease, err}
+	}()
+	return done
+}
+
+// served waits for a lock that was requested in the background.
+func served(t testing.TB, later <-chan attempt) *dlock.Lease {
+	t.Helper()
+	got := await.Event(t, later, "the lock")
+	if got.err != nil {
+		t.Fatalf("Lock: %v", got.err)
+	}
+	return got.lease
+}
+
+// inTime checks that what has just happened did so within limit of start.
+func inTime(t testing.TB, start time.Time, limit time.Duration, what string) {
+	t.Helper()
+	if took := time.Since(start); took > limit {
+		t.Errorf("%s only after %v; want at most %v", what, took, limit)
+	}
+}
+
+// rises checks that a token is larger than one that was granted before.
+func rises(t testing.TB, token, before uint64) {
+	t.Helper()
+	if token <= before {
+		t.Errorf("token %d after %d", token, before)
+	}
+}
+
+// fenced is a resource that rejects a token smaller than the largest it has seen.
+type fenced struct{ seen uint64 }
+
+func (f *fenced) write(token uint64) bool {
+	if token < f.seen {
+		return false
+	}
+	f.seen = token
+	return true
+}
+
+func (f *fenced) accepts(t testing.TB, token uint64) {
+	t.Helper()
+	if !f.write(token) {
+		t.Errorf("a write with token %d was rejected after token %d", token, f.seen)
+	}
+}
+
+func (f *fenced) rejects(t testing.TB, token uint64) {
+	t.Helper()
+	if seen := f.seen; f.write(token) {
+		t.Errorf("a stale write with token %d was accepted after token %d", token, seen)
+	}
+}
+
+func release(t testing.TB, store driver.Store, grant driver.Grant) {
+	t.Helper()
+	if err := store.Release(t.Context(), grant); err != nil {
+		t.Errorf("Release(%q): %v", grant.Name, err)
+	}
 }
 
 // wait blocks for d.

@@ -10,14 +10,19 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
 // HandOver are the faults while goroutines of one process hand a lock over. They need
 // a server of their own at Addr.
 var HandOver = []Fault{
-	{"lost answers during hand-overs", loseDuringHandOver},
-	{"connections that break during hand-overs", resetDuringHandOver},
+	{"lost answers during hand-overs", disturbHandOver(func(p *proxy.Proxy, name func([]byte) bool) <-chan struct{} {
+		return p.LoseReply(name, true)
+	})},
+	{"connections that break during hand-overs", disturbHandOver(func(p *proxy.Proxy, name func([]byte) bool) <-chan struct{} {
+		return p.OnRequest(name, (*proxy.Conn).Reset)
+	})},
 }
 
 // HandOverBound are the same faults for stores whose locks are bound to a
@@ -50,45 +55,27 @@ func (r rig) countingClient(t testing.TB) (*dlock.Client, *countingStore) {
 		t.Fatal("the store implements no Watcher")
 	}
 	counted := &countingStore{Store: store, Watcher: watcher}
-	c := dlock.New(counted, r.shortTimeout())
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close the client: %v", err)
-		}
-	})
-	return c, counted
+	return clientOf(t, counted, r.shortTimeout()), counted
 }
 
-// loseDuringHandOver is resetDuringHandOver for connections that stay, and lose an answer.
-func loseDuringHandOver(t *testing.T, r rig) {
-	through, p := r.proxied(t)
-	c, store := through.countingClient(t)
-	through.warm(t, c)
-	const name = "in-a-row-lost"
-	r.mustBeFree(t, name, "it was never locked")
-	r.relay(t, c, store, name, false, func() {
-		await(t, p.LoseReply(mentions(name), true), "a lost answer")
-	})
+// disturbHandOver returns a fault that checks that there is one holder at a time, that tokens rise, that no
+// waiter is forgotten, and that the lock is free in the end. disturb disturbs the next request about a name.
+func disturbHandOver(disturb func(p *proxy.Proxy, name func(request []byte) bool) <-chan struct{}) func(t *testing.T, r rig) {
+	return func(t *testing.T, r rig) {
+		through, p := r.proxied(t)
+		c, store := through.countingClient(t)
+		through.warm(t, c)
+		name := "in-a-row " + driver.NewOwner().Hex() // the others run beside it
+		r.mustBeFree(t, name, "it was never locked")
+		r.relay(t, c, store, name, false, func() { await.Event(t, disturb(p, mentions(name)), "a disturbance") })
+	}
 }
 
-// resetDuringHandOver checks that there is one holder at a time, that tokens
-// rise, that no waiter is forgotten, and that the lock is free in the end.
-func resetDuringHandOver(t *testing.T, r rig) {
-	through, p := r.proxied(t)
-	c, store := through.countingClient(t)
-	through.warm(t, c)
-	const name = "in-a-row"
-	r.mustBeFree(t, name, "it was never locked")
-	r.relay(t, c, store, name, false, func() {
-		await(t, p.OnRequest(mentions(name), (*proxy.Conn).Reset), "a broken connection")
-	})
-}
-
-// killDuringHandOver is resetDuringHandOver for locks that are bound to a
+// killDuringHandOver is disturbHandOver for locks that are bound to a
 // connection.
 func killDuringHandOver(t *testing.T, r rig) {
 	c, store := r.countingClient(t)
-	r.relay(t, c, store, "in-a-row", true, func() { r.killConnections(t) })
+	r.relay(t, c, store, "severed-in-a-row", true, func() { r.killConnections(t) })
 }
 
 // relay lets goroutines of one client hold a lock in turn while disturb is called
@@ -117,11 +104,7 @@ func (r rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name str
 	for range disturbances {
 		before := holds.Load()
 		disturb()
-		for deadline := time.Now().Add(limit); holds.Load() == before; wait(t, time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("no goroutine got the lock within %v after a disturbance", limit)
-			}
-		}
+		await.Until(t, "a goroutine gets the lock after a disturbance", func() bool { return holds.Load() > before })
 	}
 	close(stop)
 	all.Wait()

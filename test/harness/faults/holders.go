@@ -3,11 +3,13 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/history"
 )
 
@@ -30,19 +32,19 @@ var Fair = []Fault{
 
 // killHolder checks that the next waiter gets the lock within the TTL, with a
 // larger token.
-func killHolder(t *testing.T, r rig) {
+func killHolder(t *testing.T, r rig) { r.killHolder(t, r.TTL, r.TTL+r.late(t)) }
+
+// killHolder kills the holder of a lock with that TTL, which must be free within limit.
+func (r rig) killHolder(t *testing.T, ttl, limit time.Duration) {
+	t.Helper()
 	holder, contender := r.agent(t), r.client(t)
-	token := holder.mustLock("killed", r.TTL)
+	token := holder.mustLock("killed", ttl)
 	r.mustBeHeld(t, "killed", "another process has it")
 	holder.Kill()
 	start := time.Now()
 	lease := r.lock(t, contender, "killed")
-	if waited := time.Since(start); waited > r.TTL+r.late(t) {
-		t.Errorf("free %v after the holder died; the TTL is %v", waited, r.TTL)
-	}
-	if lease.Token() <= token {
-		t.Errorf("token %d after %d", lease.Token(), token)
-	}
+	inTime(t, start, limit, "the lock of the dead holder was free")
+	rises(t, lease.Token(), token)
 	unlock(t, lease)
 }
 
@@ -53,29 +55,19 @@ func pauseHolder(t *testing.T, r rig) {
 	resource := new(fenced)
 	holder, contender := r.agent(t), r.client(t)
 	token := holder.mustLock("paused", r.TTL)
-	if !resource.write(token) {
-		t.Fatal("the write of the holder was rejected")
-	}
+	resource.accepts(t, token)
 	holder.send(order{Do: "poll"}) // checks its lease all the time
 	holder.pause()
 	lease := r.lock(t, contender, "paused", dlock.WithTTL(5*r.TTL)) // a busy machine may renew it late
 	granted := history.Now()
-	if !resource.write(lease.Token()) {
-		t.Errorf("the write of the new holder was rejected: token %d after %d", lease.Token(), token)
-	}
+	resource.accepts(t, lease.Token())
 	wait(t, 2*r.TTL)
 	holder.resume()
 	holder.receive().mustEndBefore(t, granted)
-	if stale := holder.do(order{Do: "write"}); resource.write(stale.Token) {
-		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
-	}
-	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock returned %q", a.Err)
-	}
+	resource.rejects(t, holder.do(order{Do: "write"}).Token)
+	holder.unlockLost()
 	r.mustBeHeld(t, "paused", "the late Unlock is for an earlier grant")
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the late Unlock ended the lease of the new holder: %v", err)
-	}
+	stillTrusted(t, lease)
 	unlock(t, lease)
 }
 
@@ -106,28 +98,11 @@ func pauseBetweenCheckAndWrite(t *testing.T, r rig) {
 	holder.pause() // after its check, before its write
 	holder.send(order{Do: "write"})
 	lease := r.lock(t, contender, "fenced")
-	if !resource.write(lease.Token()) {
-		t.Errorf("the write of the new holder was rejected: token %d", lease.Token())
-	}
+	resource.accepts(t, lease.Token())
 	holder.resume()
-	if stale := holder.receive(); resource.write(stale.Token) {
-		t.Errorf("a stale write with token %d was accepted after token %d", stale.Token, lease.Token())
-	}
-	if !resource.write(lease.Token()) {
-		t.Error("the second write of the new holder was rejected")
-	}
+	resource.rejects(t, holder.receive().Token)
+	resource.accepts(t, lease.Token())
 	unlock(t, lease)
-}
-
-// fenced is a resource that rejects a token smaller than the largest it has seen.
-type fenced struct{ seen uint64 }
-
-func (f *fenced) write(token uint64) bool {
-	if token < f.seen {
-		return false
-	}
-	f.seen = token
-	return true
 }
 
 // deadFairWaiter checks that the next waiter gets the lock when the place of a
@@ -142,9 +117,7 @@ func deadFairWaiter(t *testing.T, r rig) {
 	unlock(t, lease)
 	start := time.Now()
 	next := r.lock(t, contender, "queue", dlock.WithFair())
-	if waited := time.Since(start); waited > r.TTL+r.late(t) {
-		t.Errorf("a dead waiter delayed the next waiter for %v; the TTL is %v", waited, r.TTL)
-	}
+	inTime(t, start, r.TTL+r.late(t), "the waiter behind a dead one got the lock")
 	unlock(t, next)
 }
 
@@ -155,43 +128,20 @@ func cancelQueued(t *testing.T, r rig) {
 	holder, store := r.client(t), r.open(t)
 	lease := r.lock(t, holder, "left", dlock.WithFair())
 	quitter, cancel := context.WithCancel(t.Context())
-	gaveUp := r.lockFairAsync(quitter, t, "left")
+	gaveUp := r.lockAsync(quitter, r.client(t), "left", dlock.WithFair())
 	r.awaitWaiters(t, store, "left", 1)
-	served := r.lockFairAsync(t.Context(), t, "left")
+	behind := r.lockAsync(t.Context(), r.client(t), "left", dlock.WithFair())
 	r.awaitWaiters(t, store, "left", 2)
 	cancel()
-	if err := await(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
+	if err := await.Event(t, gaveUp, "the end of the cancelled wait").err; !errors.Is(err, context.Canceled) {
 		t.Errorf("Lock: %v; want context.Canceled", err)
 	}
 	r.awaitWaiters(t, store, "left", 1)
 	unlock(t, lease)
 	start := time.Now()
-	next := await(t, served, "the lock for the waiter behind it")
-	if next.err != nil {
-		t.Fatalf("Lock behind the cancelled waiter: %v", next.err)
-	}
-	if took := time.Since(start); took > slack {
-		t.Errorf("the queue took %v to advance", took)
-	}
-	unlock(t, next.lease)
-}
-
-// attempt is the outcome of a Lock.
-type attempt struct {
-	lease *dlock.Lease
-	err   error
-}
-
-// lockFairAsync requests a fair lock from a client of its own.
-func (r rig) lockFairAsync(ctx context.Context, t testing.TB, name string) <-chan attempt {
-	t.Helper()
-	c := r.client(t)
-	done := make(chan attempt, 1)
-	go func() {
-		lease, err := c.Lock(ctx, name, dlock.WithTTL(r.TTL), dlock.WithFair())
-		done <- attempt{lease, err}
-	}()
-	return done
+	next := served(t, behind)
+	inTime(t, start, slack, "the queue advanced")
+	unlock(t, next)
 }
 
 // awaitWaiters waits until the lock has that many waiters.
@@ -201,19 +151,16 @@ func (r rig) awaitWaiters(t testing.TB, store driver.Store, name string, want in
 	if !ok {
 		t.Fatal("the store implements no Lister")
 	}
-	got := 0
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); wait(t, 5*time.Millisecond) {
+	await.Until(t, fmt.Sprintf("%q has %d waiters", name, want), func() bool {
+		got := 0
 		for info, err := range lister.List(t.Context(), name) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = info.Waiters
 		}
-		if got == want {
-			return
-		}
-	}
-	t.Fatalf("%d waiters for %q; want %d", got, name, want)
+		return got == want
+	})
 }
 
 // cancelWaiters checks that cancelled waiters return at once and leave nothing
@@ -232,9 +179,7 @@ func cancelWaiters(t *testing.T, r rig) {
 		if _, err := waiter.Lock(ctx, "cancelled", opts...); !errors.Is(err, context.Canceled) {
 			t.Errorf("Lock: %v; want context.Canceled", err)
 		}
-		if took := time.Since(start); took > r.TTL/10+slack {
-			t.Errorf("a cancelled wait took %v", took)
-		}
+		inTime(t, start, r.TTL/10+slack, "a cancelled wait ended")
 	}
 	unlock(t, lease)
 	for _, opts := range modes { // the waiters have left the queue, or are about to

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -23,16 +24,14 @@ func lateUnlock(t *testing.T, r rig) {
 	if err := lease.Unlock(t.Context()); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Unlock without an answer: %v", err)
 	}
-	await(t, held, "the unlock")
+	await.Event(t, held, "the unlock")
 	next := r
 	next.TTL = limit // nobody renews it
 	grant, _ := next.acquireWhenFree(t, store, "late-unlock")
 	p.Deliver()
 	r.settle(t, p, "unlock")
 	r.mustBeHeld(t, "late-unlock", "the late Unlock is for an earlier grant")
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Errorf("Release by the new holder: %v", err)
-	}
+	release(t, store, grant)
 }
 
 // settle waits until the server has carried out a late request.
@@ -84,9 +83,7 @@ func (r rig) renewsLate(t *testing.T) (inTime bool) {
 	}
 	next, _ := r.acquireWhenFree(t, store, "late-renewal")
 	took := time.Since(start)
-	if err := store.Release(t.Context(), next); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	release(t, store, next)
 	return took <= r.TTL+r.TTL/2 // otherwise the late renewal may have extended the lock
 }
 
@@ -95,9 +92,7 @@ func lateRenewalOfFree(t *testing.T, r rig) {
 	lease, p := r.holdRenewal(t, "free-again")
 	store := r.open(t)
 	grant, _ := r.acquireWhenFree(t, store, "free-again")
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	release(t, store, grant)
 	p.Deliver()
 	r.settle(t, p, "renewal")
 	r.mustBeFree(t, "free-again", "a renewal creates nothing")
@@ -111,11 +106,9 @@ func (r rig) holdRenewal(t *testing.T, name string) (*dlock.Lease, *proxy.Proxy)
 	c := through.client(t)
 	through.warm(t, c)
 	lease := r.lock(t, c, name)
-	await(t, p.OnRequest(mentions(name), func(*proxy.Conn) { p.Hold() }), "the renewal")
+	await.Event(t, p.OnRequest(mentions(name), func(*proxy.Conn) { p.Hold() }), "the renewal")
 	start := time.Now()
-	await(t, lease.Context().Done(), "the end of the lease")
-	if took := time.Since(start); took > r.TTL+r.late(t) {
-		t.Errorf("the lease ended %v after its renewal was held; the TTL is %v", took, r.TTL)
-	}
+	await.Event(t, lease.Context().Done(), "the end of the lease")
+	inTime(t, start, r.TTL+r.late(t), "the lease ended whose renewal was held")
 	return lease, p
 }

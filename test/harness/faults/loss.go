@@ -8,13 +8,18 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // Lost are the faults of a server that loses locks while they are held. They need
 // Delete and Flush. Other tests on the same server notice them.
 var Lost = []Fault{
-	{"a lock that is deleted while it is held", deleteHeld},
-	{"a flush while a lock is held", flushHeld},
+	{"a lock that is deleted while it is held", func(t *testing.T, r rig) {
+		r.checkForgotten(t, "deleted", func() error { return r.Delete(t.Context(), "deleted") })
+	}},
+	{"a flush while a lock is held", func(t *testing.T, r rig) {
+		r.checkForgotten(t, "flushed", func() error { return r.Flush(t.Context()) })
+	}},
 }
 
 // Full are the faults of a server that rejects writes because its memory is full.
@@ -24,14 +29,6 @@ var Full = []Fault{{"memory is full and nothing is evicted", memoryFull}}
 // Evicted are the faults of a server that evicts locks because its memory is
 // full. They need Fill and Drain. Other tests on the same server notice them.
 var Evicted = []Fault{{"memory is full and locks are evicted", evictHeld}}
-
-func deleteHeld(t *testing.T, r rig) {
-	r.checkForgotten(t, "deleted", func() error { return r.Delete(t.Context(), "deleted") })
-}
-
-func flushHeld(t *testing.T, r rig) {
-	r.checkForgotten(t, "flushed", func() error { return r.Flush(t.Context()) })
-}
 
 // evictHeld checks that an evicted lock is lost like a deleted one. Its token may
 // be evicted too.
@@ -56,13 +53,9 @@ func (r rig) checkForgotten(t *testing.T, name string, forget func() error) {
 		t.Fatal(err)
 	}
 	forgotten := time.Now()
-	await(t, lease.Context().Done(), "the end of the lease")
-	if took := time.Since(forgotten); took > r.TTL/3+slack {
-		t.Errorf("the loss was noticed after %v; renewals come every %v", took, r.TTL/3)
-	}
-	if token := r.mustBeFree(t, name, "the renewal must not restore it"); token <= lease.Token() {
-		t.Errorf("token %d after %d was forgotten", token, lease.Token())
-	}
+	await.Event(t, lease.Context().Done(), "the end of the lease")
+	inTime(t, forgotten, r.TTL/3+slack, "the loss was noticed")
+	rises(t, r.mustBeFree(t, name, "the renewal must not restore it"), lease.Token())
 	unlockLost(t, lease)
 	wait(t, r.TTL/2) // longer than the time to the next renewal
 	r.mustBeFree(t, name, "no renewal may restore it")
@@ -136,9 +129,7 @@ func memoryFull(t *testing.T, r rig) {
 		}
 	}
 	wait(t, r.TTL+r.TTL/2)
-	if err := kept.Context().Err(); err != nil {
-		t.Errorf("a lock that is held is not kept: %v", err)
-	}
+	stillTrusted(t, kept)
 	unlock(t, kept)
 	if err := r.Drain(t.Context()); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
@@ -19,8 +20,8 @@ var Network = []Fault{
 	{"a lost answer to an acquisition", loseAcquired},
 	{"a lost answer to an acquisition after a wait", loseAcquiredWaiting},
 	{"a lost answer to an acquisition by a process that dies", loseAcquiredAndDie},
-	{"a lost answer to a renewal", loseRenewed},
-	{"a reset instead of an answer to a renewal", resetRenewed},
+	{"a lost answer to a renewal", failRenewal("renewed-in-silence", false)},
+	{"a reset instead of an answer to a renewal", failRenewal("renewed-and-reset", true)},
 	{"an unlock that arrives after another process took the lock", lateUnlock},
 	{"a renewal that arrives after another process took the lock", lateRenewal},
 	{"a renewal that arrives when the lock is free", lateRenewalOfFree},
@@ -59,9 +60,7 @@ func (r rig) warmStore(t testing.TB, store driver.Store) {
 		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 			t.Fatalf("Renew: %v", errs[0])
 		}
-		if err := store.Release(t.Context(), grant); err != nil {
-			t.Fatalf("Release: %v", err)
-		}
+		release(t, store, grant)
 	}
 }
 
@@ -85,7 +84,7 @@ func pauseDuringReply(t *testing.T, r rig) {
 
 	asked := p.OnRequest(mentions(attemptNote), func(*proxy.Conn) { p.Hold(proxy.Replies) })
 	agent.send(order{Do: "lock", Name: "reply", TTL: r.TTL, Note: attemptNote})
-	await(t, asked, "the request")
+	await.Event(t, asked, "the request")
 	if !becomes(t, store, "reply", true, r.TTL) {
 		t.Fatal("the attempt does not take the lock")
 	}
@@ -95,9 +94,7 @@ func pauseDuringReply(t *testing.T, r rig) {
 	agent.resume()
 	wait(t, r.TTL/2) // the agent handles the late answer
 	r.mustBeHeld(t, "reply", "the contender holds it")
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the lease of the contender has ended: %v", err)
-	}
+	stillTrusted(t, lease)
 	unlock(t, lease)
 	switch a := agent.receive(); {
 	case a.Err == "" && a.Token <= lease.Token():
@@ -120,13 +117,9 @@ func holdEverything(t *testing.T, r rig) {
 	p.Hold()
 	grant, granted := r.acquireWhenFree(t, store, "cut-off")
 	holder.receive().mustEndBefore(t, granted)
-	if grant.Token <= token {
-		t.Errorf("token %d after %d", grant.Token, token)
-	}
+	rises(t, grant.Token, token)
 	p.Deliver() // all that the holder has sent meanwhile
-	if a := holder.do(order{Do: "unlock"}); a.Err != "not held" {
-		t.Errorf("Unlock of the lost lock returned %q", a.Err)
-	}
+	holder.unlockLost()
 	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 		t.Errorf("the lock of the new holder is gone: %v", errs[0])
 	}
@@ -155,12 +148,10 @@ func loseAcquired(t *testing.T, r rig) {
 	case !errors.Is(err, dlock.ErrUnreachable):
 		t.Fatalf("Lock without an answer: %v, %v", lease, err)
 	}
-	await(t, lost, "the lost answer")
+	await.Event(t, lost, "the lost answer")
 	start := time.Now()
 	again := r.lockWithRetry(t, c, "orphan")
-	if took := time.Since(start); took > r.TTL+r.late(t) {
-		t.Errorf("the client waited %v for its own attempt of unknown outcome", took)
-	}
+	inTime(t, start, r.TTL+r.late(t), "the client got past its own attempt of unknown outcome")
 	unlock(t, again)
 
 	r.mustBeFree(t, "idempotent", "it was never locked")
@@ -169,7 +160,7 @@ func loseAcquired(t *testing.T, r rig) {
 	if grant, err := store.Acquire(t.Context(), req); err == nil && !r.RepeatsCalls || errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire without an answer: %+v, %v", grant, err)
 	}
-	await(t, lost, "the lost answer")
+	await.Event(t, lost, "the lost answer")
 	held := r.mustBeHeld(t, "idempotent", "it was granted although the answer is lost")
 	grant, err := store.Acquire(t.Context(), req)
 	if err != nil {
@@ -179,9 +170,7 @@ func loseAcquired(t *testing.T, r rig) {
 	if grant.Token < held.Token {
 		t.Errorf("the second answer has token %d, the lost answer had %d", grant.Token, held.Token)
 	}
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	release(t, store, grant)
 	r.mustBeFree(t, "idempotent", "one release is enough for two acquisitions by one owner")
 }
 
@@ -193,27 +182,21 @@ func loseAcquiredWaiting(t *testing.T, r rig) {
 	through.warm(t, c)
 	first := r.lock(t, r.client(t), "waited-for")
 	asked := p.OnRequest(mentions("waited-for"), func(*proxy.Conn) {})
-	done := make(chan attempt, 1)
-	go func() {
-		lease, err := c.Lock(t.Context(), "waited-for", dlock.WithTTL(r.TTL), dlock.WithNote(attemptNote))
-		done <- attempt{lease, err}
-	}()
-	await(t, asked, "the first attempt")
+	done := r.lockAsync(t.Context(), c, "waited-for", dlock.WithNote(attemptNote))
+	await.Event(t, asked, "the first attempt")
 	wait(t, r.TTL/4) // the client begins to wait
 	p.Hold()         // its next attempt arrives when the lock is free
 	lost := p.LoseReply(mentions(attemptNote), false)
 	unlock(t, first)
 	p.Deliver()
-	await(t, lost, "the lost answer")
+	await.Event(t, lost, "the lost answer")
 	held := r.mustBeHeld(t, "waited-for", "the waiter holds it, but its answer is lost")
-	second := await(t, done, "the lock")
-	if second.err != nil {
-		t.Fatalf("Lock after a lost answer: %v", second.err)
+	second := served(t, done)
+	rises(t, second.Token(), first.Token())
+	if second.Token() < held.Token {
+		t.Errorf("token %d after %d in the lost answer", second.Token(), held.Token)
 	}
-	if got := second.lease.Token(); got <= first.Token() || got < held.Token {
-		t.Errorf("token %d after %d, and after %d in the lost answer", got, first.Token(), held.Token)
-	}
-	unlock(t, second.lease)
+	unlock(t, second)
 	r.mustBeFree(t, "waited-for", "it was unlocked")
 }
 
@@ -226,32 +209,28 @@ func loseAcquiredAndDie(t *testing.T, r rig) {
 	r.mustBeFree(t, "last-words", "it was never locked")
 	lost := p.LoseReply(mentions(attemptNote), false)
 	agent.send(order{Do: "lock", Name: "last-words", TTL: r.TTL, Note: attemptNote})
-	await(t, lost, "the lost answer")
+	await.Event(t, lost, "the lost answer")
 	start := time.Now()
 	if lease, err := contender.TryLock(t.Context(), "last-words"); !errors.Is(err, dlock.ErrHeld) {
 		t.Fatalf("TryLock: %v, %v; want that it is held: it was granted although the answer is lost", lease, err)
 	}
 	agent.Kill()
 	unlock(t, r.lock(t, contender, "last-words"))
-	if waited := time.Since(start); waited > r.TTL+r.late(t) {
-		t.Errorf("free after %v; the TTL is %v", waited, r.TTL)
-	}
+	inTime(t, start, r.TTL+r.late(t), "the lock was free")
 }
 
-// loseRenewed checks that a renewal whose answer is lost is repeated, and that
-// the lock is kept.
-func loseRenewed(t *testing.T, r rig) { failRenewal(t, r, "renewed-in-silence", false) }
-
-func resetRenewed(t *testing.T, r rig) { failRenewal(t, r, "renewed-and-reset", true) }
-
-func failRenewal(t *testing.T, r rig, name string, reset bool) {
-	r.TTL *= 2
-	for try := range 3 { // a busy machine may be late
-		if !r.losesRenewal(t, fmt.Sprint(name, try), reset) {
-			return
+// failRenewal returns a fault that checks that a renewal whose answer is lost is repeated, and that the lock
+// is kept.
+func failRenewal(name string, reset bool) func(t *testing.T, r rig) {
+	return func(t *testing.T, r rig) {
+		r.TTL *= 2
+		for try := range 3 { // a busy machine may be late
+			if !r.losesRenewal(t, fmt.Sprint(name, try), reset) {
+				return
+			}
 		}
+		t.Error("the lock was lost in each of three tries")
 	}
-	t.Error("the lock was lost in each of three tries")
 }
 
 // losesRenewal reports whether the lock was lost.
@@ -266,20 +245,18 @@ func (r rig) losesRenewal(t *testing.T, name string, reset bool) bool {
 	lease := r.lock(t, c, name)
 	token := lease.Token()
 	lost := p.LoseReply(mentions(name), reset)
-	await(t, lost, "the lost answer")
-	if err := await(t, renewed, "the outcome of the renewal"); err == nil && !r.RepeatsCalls {
+	await.Event(t, lost, "the lost answer")
+	if err := await.Event(t, renewed, "the outcome of the renewal"); err == nil && !r.RepeatsCalls {
 		t.Error("the renewal succeeded without an answer")
 	}
-	for await(t, renewed, "another renewal") != nil {
+	for await.Event(t, renewed, "another renewal") != nil {
 	}
 	wait(t, r.TTL) // longer than the grant without the renewal
 	if lease.Context().Err() != nil {
 		unlockLost(t, lease)
 		return true
 	}
-	if held := r.mustBeHeld(t, name, "it was renewed"); held.Token != 0 && held.Token != token {
-		t.Errorf("the lock has token %d now, and had %d", held.Token, token)
-	}
+	r.mustHaveToken(t, r.mustBeHeld(t, name, "it was renewed"), token)
 	unlock(t, lease)
 	return false
 }
@@ -295,9 +272,7 @@ func hangingServer(t *testing.T, r rig) {
 	if lease, err := c.Lock(t.Context(), "hanging"); !errors.Is(err, dlock.ErrUnreachable) {
 		t.Errorf("Lock on a server that hangs: %v, %v", lease, err)
 	}
-	if took := time.Since(start); took > r.TTL/3+3*time.Second { // less than the default timeout
-		t.Errorf("Lock returned after %v; the request timeout is %v", took, r.TTL/3)
-	}
+	inTime(t, start, r.TTL/3+3*time.Second, "Lock returned") // less than the default timeout
 	p.Hang(false)
 	p.Reset()
 	unlock(t, r.lockWithRetry(t, c, "hanging"))

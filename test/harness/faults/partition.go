@@ -59,12 +59,8 @@ func cutOff(t *testing.T, r rig, acknowledged bool) {
 	if acknowledged {
 		a.mustEndBefore(t, granted)
 	}
-	if took := time.Since(cut); took > part.RejectsWithin+r.TTL+2*slack {
-		t.Errorf("the holder that was cut off noticed after %v", took)
-	}
-	if contender.Token() <= token {
-		t.Errorf("token %d after %d", contender.Token(), token)
-	}
+	inTime(t, cut, part.RejectsWithin+r.TTL+2*slack, "the loss was noticed by the holder that was cut off")
+	rises(t, contender.Token(), token)
 	unlock(t, contender)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/bundle"
 )
 
@@ -35,14 +36,10 @@ func minorityDies(t *testing.T, r rig) {
 	kept := r.lock(t, c, "kept")
 	r.kill(t, 0, 3)
 	wait(t, r.TTL+r.TTL/2)
-	if err := kept.Context().Err(); err != nil {
-		t.Errorf("the lease has ended: %v", err)
-	}
+	stillTrusted(t, kept)
 	r.mustBeHeld(t, "kept", "three of five members know it")
 	unlock(t, kept)
-	if token := r.mustBeFree(t, "kept", "it was unlocked"); token <= kept.Token() {
-		t.Errorf("token %d after %d", token, kept.Token())
-	}
+	rises(t, r.mustBeFree(t, "kept", "it was unlocked"), kept.Token())
 }
 
 // majorityDies checks that no lock is granted, that the votes of the failed
@@ -59,10 +56,8 @@ func majorityDies(t *testing.T, r rig) {
 	for _, m := range r.Members[3:] {
 		rig{m}.mustBecomeFree(t, "partial")
 	}
-	await(t, lease.Context().Done(), "the end of the lease")
-	if took := time.Since(dead); took > r.TTL+slack {
-		t.Errorf("the lease ended %v after its majority died; the TTL is %v", took, r.TTL)
-	}
+	await.Event(t, lease.Context().Done(), "the end of the lease")
+	inTime(t, dead, r.TTL+slack, "the lease ended whose majority died")
 	unlockLost(t, lease)
 }
 
@@ -85,11 +80,7 @@ func (r rig) bareMajority(t testing.TB, name string, opt dlock.Option) *dlock.Le
 // memberForgets checks that the token protects the resource when the contender
 // has a majority, too.
 func memberForgets(t *testing.T, r rig) {
-	resource := new(fenced)
 	lease := r.bareMajority(t, "forgotten", dlock.WithFixedTTL(failoverTTL)) // no renewal restores the lost vote
-	if !resource.write(lease.Token()) {
-		t.Fatal("the write of the holder was rejected")
-	}
 	for _, member := range []int{2, 3, 4} {
 		r.restartEmpty(t, member)
 	}
@@ -101,16 +92,7 @@ func memberForgets(t *testing.T, r rig) {
 	if err != nil {
 		t.Fatalf("Lock with three of five members that are free: %v", err)
 	}
-	if lease.Context().Err() != nil {
-		t.Error("the first holder has noticed already: the test shows nothing")
-	}
-	t.Logf("there are two holders, with tokens %d and %d", lease.Token(), contender.Token())
-	if contender.Token() <= lease.Token() || !resource.write(contender.Token()) {
-		t.Errorf("token %d after %d", contender.Token(), lease.Token())
-	}
-	if resource.write(lease.Token()) {
-		t.Errorf("the write of the first holder with token %d was accepted after token %d", lease.Token(), contender.Token())
-	}
+	checkTwoHolders(t, lease, contender, true)
 	unlock(t, contender)
 	_ = lease.Unlock(context.Background()) // releases the remaining votes
 }
@@ -127,12 +109,8 @@ func (r rig) restartEmpty(t testing.TB, member int) {
 func memberIsRestored(t *testing.T, r rig) {
 	lease := r.bareMajority(t, "restored", dlock.WithTTL(2*r.TTL))
 	restores := func(m bundle.Store) {
-		deadline := time.Now().Add(limit)
-		for store := (rig{m}).open(t); !listed(t, store, "restored"); wait(t, 10*time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no renewal restores the lock on the members")
-			}
-		}
+		store := rig{m}.open(t)
+		await.Until(t, "a renewal restores the lock on a member", func() bool { return listed(t, store, "restored") })
 	}
 	for _, member := range []int{3, 4} {
 		r.restartEmpty(t, member)
@@ -142,18 +120,11 @@ func memberIsRestored(t *testing.T, r rig) {
 	restores(r.Members[2])
 	r.mustBeHeld(t, "restored", "all members know it")
 	client := r.client(t)
-	for deadline := time.Now().Add(limit); ; wait(t, 10*time.Millisecond) {
+	await.Until(t, "the lock is found with its token", func() bool {
 		info, held, err := client.Find(t.Context(), "restored")
-		if err == nil && held && info.Token == lease.Token() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the lock with token %d is found as %+v, held %t, %v", lease.Token(), info, held, err)
-		}
-	}
-	if err := lease.Context().Err(); err != nil {
-		t.Errorf("the lease has ended: %v", err)
-	}
+		return err == nil && held && info.Token == lease.Token()
+	})
+	stillTrusted(t, lease)
 	unlock(t, lease)
 }
 
@@ -170,11 +141,9 @@ func memberIsDelayed(t *testing.T, r rig) {
 	restarted := make(chan error, 1)
 	time.AfterFunc(r.TTL-time.Since(killed), func() { restarted <- r.Members[2].Server.RestartEmpty() })
 	grant, granted := r.acquireWhenFree(t, r.open(t), "delayed")
-	await(t, lost, "the end of the lease").mustEndBefore(t, granted)
-	if grant.Token <= lease.Token() {
-		t.Errorf("token %d after %d", grant.Token, lease.Token())
-	}
-	if err := await(t, restarted, "the restart"); err != nil {
+	await.Event(t, lost, "the end of the lease").mustEndBefore(t, granted)
+	rises(t, grant.Token, lease.Token())
+	if err := await.Event(t, restarted, "the restart"); err != nil {
 		t.Fatal(err)
 	}
 	unlockLost(t, lease)

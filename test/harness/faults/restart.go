@@ -21,22 +21,15 @@ func restartServer(t *testing.T, r rig) {
 	}
 	outlasts := 5 * r.TTL // longer than the crash
 	lease := r.lock(t, holder, "survivor", dlock.WithTTL(outlasts))
-	served := r.lockAsync(t, "survivor", outlasts)
+	later := r.lockAsync(t.Context(), r.client(t), "survivor", dlock.WithTTL(outlasts))
 	wait(t, r.TTL/4) // the client begins to wait
 	if err := errors.Join(r.Server.Kill(), r.Server.Restart()); err != nil {
 		t.Fatal(err)
 	}
-	if held := r.mustBeHeld(t, "survivor", "it was held before the crash"); held.Token != 0 && held.Token != lease.Token() {
-		t.Errorf("the lock has token %d after the crash, and had %d", held.Token, lease.Token())
-	}
+	r.mustHaveToken(t, r.mustBeHeld(t, "survivor", "it was held before the crash"), lease.Token())
 	renewed()
 	unlock(t, lease)
-	next := await(t, served, "the lock")
-	if next.err != nil {
-		t.Fatalf("Lock across the crash: %v", next.err)
-	}
-	if next.lease.Token() <= lease.Token() {
-		t.Errorf("token %d after %d", next.lease.Token(), lease.Token())
-	}
-	unlock(t, next.lease)
+	next := served(t, later)
+	rises(t, next.Token(), lease.Token())
+	unlock(t, next)
 }

@@ -7,73 +7,57 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-const (
-	limit = 20 * time.Second       // for events that must happen
-	quiet = 100 * time.Millisecond // to observe that nothing happens
-)
+// quiet is how long the tests observe that nothing happens.
+const quiet = 100 * time.Millisecond
 
 // echo is a server that answers each line with the same line, and records it.
 type echo struct {
 	addr  string
-	mu    sync.Mutex
-	seen  []string
 	lines chan string
 }
 
-func startEcho(t *testing.T) *echo {
+func startEcho(t *testing.T) echo {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	e := &echo{addr: listener.Addr().String(), lines: make(chan string, 100)}
+	e := echo{listener.Addr().String(), make(chan string, 100)}
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go e.serve(conn)
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewScanner(conn); in.Scan() && err == nil; {
+					e.lines <- in.Text()
+					_, err = io.WriteString(conn, in.Text()+"\n")
+				}
+			}()
 		}
 	}()
 	return e
 }
 
-func (e *echo) serve(conn net.Conn) {
-	defer conn.Close()
-	for in := bufio.NewScanner(conn); in.Scan(); {
-		e.mu.Lock()
-		e.seen = append(e.seen, in.Text())
-		e.mu.Unlock()
-		e.lines <- in.Text()
-		if _, err := io.WriteString(conn, in.Text()+"\n"); err != nil {
-			return
-		}
-	}
-}
-
-func (e *echo) receives(t *testing.T, want string) {
+func (e echo) receives(t *testing.T, want string) {
 	t.Helper()
-	select {
-	case got := <-e.lines:
-		if got != want {
-			t.Errorf("the server received %q, want %q", got, want)
-		}
-	case <-time.After(limit):
-		t.Fatalf("the server did not receive %q", want)
+	if got := await.Event(t, e.lines, "the server receives "+want); got != want {
+		t.Errorf("the server received %q, want %q", got, want)
 	}
 }
 
-func (e *echo) receivesNothing(t *testing.T) {
+func (e echo) receivesNothing(t *testing.T) {
 	t.Helper()
 	select {
 	case got := <-e.lines:
@@ -88,14 +72,26 @@ type client struct {
 	in *bufio.Reader
 }
 
-func dial(t *testing.T, addr string) *client {
+func dial(t *testing.T, p *proxy.Proxy) *client {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
+	conn, err := net.Dial("tcp", p.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	return &client{t, conn, bufio.NewReader(conn)}
+}
+
+// run starts a server, a proxy in front of it, and a client that has exchanged a line.
+func run(t *testing.T) (echo, *proxy.Proxy, *client) {
+	t.Helper()
+	t.Parallel()
+	server := startEcho(t)
+	p := proxy.Run(t, server.addr)
+	c := dial(t, p)
+	c.exchanges("first")
+	server.receives(t, "first")
+	return server, p, c
 }
 
 func (c *client) sends(line string) {
@@ -107,10 +103,16 @@ func (c *client) sends(line string) {
 
 func (c *client) receives(want string) {
 	c.t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(limit))
+	_ = c.SetReadDeadline(time.Now().Add(await.Limit))
 	if got, err := c.in.ReadString('\n'); got != want+"\n" {
 		c.t.Fatalf("the client received %q (%v), want %q", got, err, want)
 	}
+}
+
+func (c *client) exchanges(line string) {
+	c.t.Helper()
+	c.sends(line)
+	c.receives(line)
 }
 
 func (c *client) receivesNothing() {
@@ -122,37 +124,22 @@ func (c *client) receivesNothing() {
 	}
 }
 
-// isReset reports whether the connection ended as it does when the other side
-// crashes.
-func (c *client) isReset() bool {
-	_ = c.SetReadDeadline(time.Now().Add(limit))
-	_, err := c.in.ReadString('\n')
-	return errors.Is(err, syscall.ECONNRESET)
+// isReset checks that the connection ended as it does when the other side crashes.
+func (c *client) isReset() {
+	c.t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(await.Limit))
+	if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
+		c.t.Errorf("the connection ended with %v, want a reset", err)
+	}
 }
 
 func contains(word string) func([]byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(word)) }
 }
 
-func await(t *testing.T, event <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-event:
-	case <-time.After(limit):
-		t.Fatalf("%s did not happen", what)
-	}
-}
-
 func TestPass(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
-	long := strings.Repeat("x", 60_000)
-	for _, line := range []string{"one", "two", long} {
-		c.sends(line)
-		c.receives(line)
-	}
+	_, _, c := run(t)
+	c.exchanges(strings.Repeat("x", 60_000))
 	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,39 +149,29 @@ func TestPass(t *testing.T) {
 }
 
 func TestHoldAndDeliver(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
-	c.sends("before")
-	c.receives("before")
-	server.receives(t, "before")
-
+	server, p, c := run(t)
 	p.Hold()
 	c.sends("held")
-	late := dial(t, p.Addr())
+	late := dial(t, p)
 	late.sends("late")
 	server.receivesNothing(t)
-	if !p.Held(proxy.Requests, limit) {
+	if !p.Held(proxy.Requests, await.Limit) {
 		t.Error("nothing is held")
 	}
 	p.Deliver()
 	c.receives("held")
 	late.receives("late")
-	if !p.Settle(limit) {
+	if !p.Settle(await.Limit) {
 		t.Error("the connections do not settle")
 	}
 }
 
 func TestHoldRepliesOnly(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
+	server, p, c := run(t)
 	p.Hold(proxy.Replies)
 	c.sends("hello")
 	server.receives(t, "hello")
-	if !p.Held(proxy.Replies, limit) {
+	if !p.Held(proxy.Replies, await.Limit) {
 		t.Error("the reply is not held")
 	}
 	c.receivesNothing()
@@ -202,128 +179,83 @@ func TestHoldRepliesOnly(t *testing.T) {
 	c.receives("hello")
 }
 
-// Held bytes arrive even if their sender has closed its connection.
+// Held bytes arrive even if their sender has closed its connection. New connections work beside a lag.
 func TestHeldBytesOutliveTheirSender(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
-	p.Hold()
+	server, p, c := run(t)
+	deliver := p.Lag()
 	c.sends("last line")
 	c.Close()
 	server.receivesNothing(t)
-	p.Deliver()
-	if !p.Settle(limit) {
-		t.Error("the connection does not settle")
-	}
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	if len(server.seen) != 1 || server.seen[0] != "last line" {
-		t.Errorf("after Settle the server has received %q", server.seen)
+	dial(t, p).exchanges("not held")
+	server.receives(t, "not held")
+	deliver(await.Limit)
+	select {
+	case got := <-server.lines:
+		if got != "last line" {
+			t.Errorf("the server has received %q", got)
+		}
+	default:
+		t.Error("deliver returned before the server had received what was held")
 	}
 }
 
 func TestOnRequest(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
+	server, p, c := run(t)
 	happened := p.OnRequest(contains("now"), func(*proxy.Conn) { p.Hold() })
-	c.sends("not yet")
-	c.receives("not yet")
+	c.exchanges("not yet")
 	server.receives(t, "not yet")
 	c.sends("now")
-	await(t, happened, "the action")
+	await.Event(t, happened, "the action")
 	server.receivesNothing(t)
 	p.Deliver()
 	c.receives("now")
-	c.sends("now") // runs the action only once
-	c.receives("now")
+	c.exchanges("now") // runs the action only once
 }
 
 func TestBlackhole(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	old := dial(t, p.Addr())
-	old.sends("hello")
-	old.receives("hello")
-	server.receives(t, "hello")
+	server, p, c := run(t)
 	p.Blackhole()
-	old.sends("lost")
+	c.sends("lost")
 	server.receivesNothing(t)
-	other := dial(t, p.Addr())
-	other.sends("yes")
-	other.receives("yes")
+	dial(t, p).exchanges("others are served")
 }
 
 func TestLoseReply(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	silent, reset, other := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
-
+	server, p, silent := run(t)
+	reset := dial(t, p)
 	lost := p.LoseReply(contains("silent"), false)
 	silent.sends("silent")
-	await(t, lost, "the loss")
+	await.Event(t, lost, "the loss")
 	server.receives(t, "silent")
 	silent.receivesNothing()
 
 	lost = p.LoseReply(contains("reset"), true)
 	reset.sends("reset")
-	await(t, lost, "the loss")
+	await.Event(t, lost, "the loss")
 	server.receives(t, "reset")
-	if !reset.isReset() {
-		t.Error("the connection was not reset")
-	}
-
-	other.sends("others are served")
-	other.receives("others are served")
+	reset.isReset()
+	dial(t, p).exchanges("others are served")
 }
 
-func TestReset(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
-	c.sends("hello")
-	c.receives("hello")
+func TestResetAndHang(t *testing.T) {
+	_, p, c := run(t)
 	p.Reset()
-	if !c.isReset() {
-		t.Error("the connection was not reset")
-	}
-	again := dial(t, p.Addr())
-	again.sends("again")
-	again.receives("again")
-}
-
-func TestHang(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
+	c.isReset()
 	p.Hang(true)
-	c := dial(t, p.Addr())
+	c = dial(t, p)
 	c.sends("hello")
 	c.receivesNothing()
 	p.Hang(false)
-	again := dial(t, p.Addr())
-	again.sends("again")
-	again.receives("again")
+	dial(t, p).exchanges("again")
 	p.Reset()
-	if !c.isReset() {
-		t.Error("the hanging connection was not reset")
-	}
+	c.isReset()
 }
 
 func TestDelay(t *testing.T) {
-	t.Parallel()
-	server := startEcho(t)
-	p := proxy.Run(t, server.addr)
-	c := dial(t, p.Addr())
+	_, p, c := run(t)
 	p.Delay(quiet)
 	start := time.Now()
-	c.sends("hello")
-	c.receives("hello")
+	c.exchanges("hello")
 	if took := time.Since(start); took < 2*quiet {
 		t.Errorf("the round trip took %v, want at least %v", took, 2*quiet)
 	}
@@ -335,7 +267,7 @@ func TestConnectionToDeadServerIsReset(t *testing.T) {
 	conn, err := net.Dial("tcp", p.Addr())
 	if err == nil { // the reset may arrive before or after the handshake
 		defer conn.Close()
-		_ = conn.SetReadDeadline(time.Now().Add(limit))
+		_ = conn.SetReadDeadline(time.Now().Add(await.Limit))
 		_, err = conn.Read(make([]byte, 1))
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
@@ -344,15 +276,11 @@ func TestConnectionToDeadServerIsReset(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
-	before, after := startEcho(t), startEcho(t)
-	p := proxy.Run(t, before.addr)
-	old := dial(t, p.Addr())
-	old.sends("a")
-	before.receives(t, "a")
+	before, p, old := run(t)
+	after := startEcho(t)
 	p.Redirect(after.addr)
-	old.sends("b")
-	before.receives(t, "b")
-	dial(t, p.Addr()).sends("c")
-	after.receives(t, "c")
-	before.receivesNothing(t)
+	old.exchanges("stays")
+	before.receives(t, "stays")
+	dial(t, p).exchanges("moves")
+	after.receives(t, "moves")
 }
