@@ -1,7 +1,6 @@
 package examples
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,7 +17,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dlock-go/dlock/test/harness/await"
-	"github.com/dlock-go/dlock/test/harness/pause"
+	"github.com/dlock-go/dlock/test/harness/child"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -37,7 +35,7 @@ func TestCharge(t *testing.T) {
 	t.Parallel()
 	shop := openShop(t)
 	close(shop.answer)
-	services := []*service{shop.start(t), shop.start(t), shop.start(t)}
+	services := []service{shop.start(t), shop.start(t), shop.start(t)}
 	const requests = 24
 	answers := make(chan string, requests)
 	for i := range requests {
@@ -64,26 +62,19 @@ func TestChargeByAPausedService(t *testing.T) {
 	paused, other := shop.start(t), shop.start(t)
 	answer := make(chan string, 1)
 	go func() { answer <- paused.charge(t.Context(), 1) }()
-	select {
-	case <-shop.asked: // it has the lock, has found the order unpaid, and asks for the price
-	case <-time.After(limit):
-		t.Fatal("the service does not ask for the price")
-	}
-	if err := pause.Process(paused.cmd.Process.Pid); err != nil {
+	await.Event(t, shop.asked, "the service has the lock, has found the order unpaid, and asks for the price")
+	if err := paused.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	close(shop.answer) // the answer for the paused service
 	if got := other.charge(t.Context(), 1); got != "200 paid" {
 		t.Errorf("the other service answers %q", got)
 	}
-	paused.signal(t, syscall.SIGCONT)
-	select {
-	case got := <-answer:
-		if got != "409 the lock was lost: try again" {
-			t.Errorf("the service that was paused answers %q", got)
-		}
-	case <-time.After(limit):
-		t.Fatal("the service that was paused does not answer")
+	if err := paused.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if got := await.Event(t, answer, "the answer of the service that was paused"); got != "409 the lock was lost: try again" {
+		t.Errorf("the service that was paused answers %q", got)
 	}
 	if n := shop.charges(t, 1); n != 1 {
 		t.Errorf("the order was charged %d times", n)
@@ -138,7 +129,9 @@ func TestChargeFinishesRequestsInProgress(t *testing.T) {
 	answer := make(chan string, 1)
 	go func() { answer <- service.charge(t.Context(), 1) }()
 	await.Event(t, shop.asked, "the service asks for the price")
-	service.signal(t, syscall.SIGTERM)
+	if err := syscall.Kill(service.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	await.Until(t, "the service accepts no more requests", func() bool { return service.charge(t.Context(), 2) != "404 no such order" })
 	close(shop.answer)
 	if got := await.Event(t, answer, "the service answers"); got != "200 paid" {
@@ -215,42 +208,23 @@ func (s *shop) charges(t *testing.T, order int) (n int) {
 
 // service is one process.
 type service struct {
-	cmd *exec.Cmd
+	*child.Process
 	url string
 }
 
-func (s *shop) start(t *testing.T) *service {
+func (s *shop) start(t *testing.T) service {
 	t.Helper()
-	cmd := Command(t, "charge", "--listen", "127.0.0.1:0", "--redis", s.redis, "--db", s.database, "--prices", s.prices, "--ttl", chargeTTL.String())
-	cmd.Stderr = os.Stderr
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // reports the kill
-	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	p := child.Run(t, Command(t, "charge", "--listen", "127.0.0.1:0", "--redis", s.redis, "--db", s.database, "--prices", s.prices, "--ttl", chargeTTL.String()))
+	line, err := p.Receive(await.Limit)
+	address, found := strings.CutPrefix(line, "listening on ")
 	if !found {
 		t.Fatalf("the service printed %q, %v", line, err)
 	}
-	return &service{cmd, "http://" + address}
-}
-
-func (s *service) signal(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	return service{p, "http://" + address}
 }
 
 // charge returns the status and the text of the answer.
-func (s *service) charge(ctx context.Context, order int) string {
+func (s service) charge(ctx context.Context, order int) string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/orders/%d/charge", s.url, order), nil)

@@ -129,12 +129,16 @@ func (p *Process) SendJSON(value any) error {
 // Receive returns the next line that the process writes. It returns an error if there is none within limit,
 // and io.EOF after the last.
 func (p *Process) Receive(limit time.Duration) (line string, err error) {
+	return next(p.lines, p.ended, limit)
+}
+
+func next(lines <-chan string, ended <-chan struct{}, limit time.Duration) (line string, err error) {
 	select {
-	case line = <-p.lines:
+	case line = <-lines:
 		return line, nil
-	case <-p.ended:
+	case <-ended:
 		select {
-		case line = <-p.lines:
+		case line = <-lines: // the last one
 			return line, nil
 		default:
 			return "", fmt.Errorf("the process has ended: %w", io.EOF)

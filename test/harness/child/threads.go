@@ -85,20 +85,11 @@ func (th *Thread) Expect(want string) []string {
 // Receive waits for the next answer and returns its words.
 func (th *Thread) Receive() []string {
 	th.t.Helper()
-	select {
-	case answer := <-th.answers:
-		return strings.Split(answer, " ")
-	case <-th.process.Ended():
-		select {
-		case answer := <-th.answers: // the last answer
-			return strings.Split(answer, " ")
-		default:
-			th.t.Fatal("the process has ended without an answer")
-		}
-	case <-time.After(threadLimit):
-		th.t.Fatalf("the process did not answer for %v", threadLimit)
+	answer, err := next(th.answers, th.process.ended, threadLimit)
+	if err != nil {
+		th.t.Fatal(err)
 	}
-	return nil
+	return strings.Split(answer, " ")
 }
 
 // Answers returns the channel of answers, for tests that wait for several events at once.
