@@ -126,7 +126,7 @@ func deadFairWaiter(t *testing.T, r rig) {
 func cancelQueued(t *testing.T, r rig) {
 	r.TTL = limit // a queue that waits for the expiry of the place advances too late
 	holder, store := r.client(t), r.open(t)
-	lease := r.lock(t, holder, "left", dlock.WithFair())
+	lease := r.lockWithRetry(t, holder, "left", dlock.WithFair())
 	quitter, cancel := context.WithCancel(t.Context())
 	gaveUp := r.lockAsync(quitter, r.client(t), "left", dlock.WithFair())
 	r.awaitWaiters(t, store, "left", 1)
@@ -167,7 +167,7 @@ func (r rig) awaitWaiters(t testing.TB, store driver.Store, name string, want in
 // behind.
 func cancelWaiters(t *testing.T, r rig) {
 	holder, waiter := r.client(t), r.client(t)
-	lease := r.lock(t, holder, "cancelled")
+	lease := r.lockWithRetry(t, holder, "cancelled")
 	modes := [][]dlock.Option{nil}
 	if waiter.Traits().Fair {
 		modes = append(modes, []dlock.Option{dlock.WithFair()})

@@ -116,8 +116,6 @@ func startPair(kind pairKind, opts PairOptions) (*Pair, error) {
 }
 
 func (p *Pair) start(opts PairOptions) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
-	defer cancel()
 	if p.Primary, err = Start(p.kind.primary, opts.Args...); err != nil {
 		return err
 	}
@@ -132,6 +130,8 @@ func (p *Pair) start(opts PairOptions) (err error) {
 	if p.Replica, err = Start(p.kind.replica(host, port), opts.Args...); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit) // from here: the starts have limits of their own
+	defer cancel()
 	if p.kind.follow != "" {
 		if _, err := p.Replica.SQL(ctx, fmt.Sprintf(p.kind.follow, host, port)); err != nil {
 			return err
