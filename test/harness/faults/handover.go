@@ -101,13 +101,17 @@ func (r rig) relay(t *testing.T, c *dlock.Client, store *countingStore, name str
 			}
 		})
 	}
+	end := sync.OnceFunc(func() {
+		close(stop)
+		all.Wait()
+	})
+	defer end() // also if the test fails meanwhile
 	for range disturbances {
 		before := holds.Load()
 		disturb()
 		await.Until(t, "a goroutine gets the lock after a disturbance", func() bool { return holds.Load() > before })
 	}
-	close(stop)
-	all.Wait()
+	end()
 	handOvers := holds.Load() - store.grants.Load()
 	t.Logf("%d holds, %d hand-overs, %d disturbances", holds.Load(), handOvers, disturbances)
 	switch {
