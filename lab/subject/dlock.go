@@ -2,6 +2,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func dlockWith(query string, opts ...dlock.Option) func(ctx context.Context, c C
 		if err != nil {
 			return nil, err
 		}
-		return &dlockLocker{dlock.New(store, nil), c, append(opts, dlock.WithTTL(c.TTL))}, nil
+		return &dlockLocker{client: dlock.New(store, nil), store: store, name: c.Name, opts: append(opts, dlock.WithTTL(c.TTL))}, nil
 	}
 }
 
@@ -72,16 +73,22 @@ const redlockTimeout = 200 * time.Millisecond
 
 type dlockLocker struct {
 	client *dlock.Client
-	config Config
+	store  driver.Store
+	name   string
 	opts   []dlock.Option
+	blind  bool // the holder does not learn its token
 }
 
 func (l *dlockLocker) Lock(ctx context.Context) (Held, error) {
-	lease, err := l.client.Lock(ctx, l.config.Name, l.opts...)
+	lease, err := l.client.Lock(ctx, l.name, l.opts...)
 	if err != nil {
 		return nil, err
 	}
-	return dlockHeld{lease}, nil
+	h := held{lease.Unlock, alive(lease.Context()), lease.Token()}
+	if l.blind {
+		h.token = 0
+	}
+	return h, nil
 }
 
 // LockAll implements BatchLocker.
@@ -90,14 +97,8 @@ func (l *dlockLocker) LockAll(ctx context.Context, names []string) (Held, error)
 	if err != nil {
 		return nil, err
 	}
-	return dlockBatch{leases}, nil
+	return held{leases.Unlock, alive(leases.Context()), leases.Token(names[0])}, nil
 }
 
-type dlockBatch struct{ *dlock.Leases }
-
-func (h dlockBatch) Believes() bool { return h.Context().Err() == nil }
-func (h dlockBatch) Token() uint64  { return h.Leases.Token(h.Names()[0]) }
-
-type dlockHeld struct{ *dlock.Lease }
-
-func (h dlockHeld) Believes() bool { return h.Context().Err() == nil }
+// Close releases the locks and closes the store.
+func (l *dlockLocker) Close() error { return errors.Join(l.client.Close(), l.store.Close()) }

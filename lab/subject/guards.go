@@ -2,50 +2,43 @@ package subject
 
 import (
 	"context"
-	"errors"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 )
 
 // guards are what keeps others out in the stories that are played on any store.
 var guards = []Subject{
-	{"none", Wrong, "no lock", func(context.Context, Config) (Locker, error) { return unguarded{}, nil }},
-	{"local", Wrong, "a mutex in each process", func(context.Context, Config) (Locker, error) { return make(mutex, 1), nil }},
+	{"none", Wrong, "no lock", openNone},
+	{"local", Wrong, "a mutex in each process", openLocal},
 	{"dlock", Ours, "a lock for all processes", openGuard(false)},
 	{"fenced", Ours, "the same lock, and the row checks its token", openGuard(true)},
 }
 
-// unguarded lets everybody in.
-type unguarded struct{}
+// openNone lets everybody in.
+func openNone(context.Context, Config) (Locker, error) {
+	return lockFunc(func(context.Context) (Held, error) {
+		return held{unlock: func(context.Context) error { return nil }}, nil
+	}), nil
+}
 
-func (unguarded) Lock(context.Context) (Held, error) { return unguarded{}, nil }
-func (unguarded) Believes() bool                     { return true }
-func (unguarded) Token() uint64                      { return 0 }
-func (unguarded) Unlock(context.Context) error       { return nil }
-
-// mutex excludes the other goroutines of its process.
-type mutex chan struct{}
-
-// Lock implements Locker.
-func (m mutex) Lock(ctx context.Context) (Held, error) {
-	select {
-	case m <- struct{}{}:
-		return m, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+// openLocal excludes the other goroutines of the process.
+func openLocal(context.Context, Config) (Locker, error) {
+	mutex := make(chan struct{}, 1)
+	unlock := func(context.Context) error {
+		<-mutex
+		return nil
 	}
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		select {
+		case mutex <- struct{}{}:
+			return held{unlock: unlock}, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}), nil
 }
 
-func (m mutex) Believes() bool { return true }
-func (m mutex) Token() uint64  { return 0 }
-
-func (m mutex) Unlock(context.Context) error {
-	<-m
-	return nil
-}
-
-// openGuard opens dlock. Without fenced, nobody learns of its tokens.
+// openGuard opens dlock. Without fenced, its holders do not learn their tokens.
 func openGuard(fenced bool) func(ctx context.Context, c Config) (Locker, error) {
 	return func(ctx context.Context, c Config) (Locker, error) {
 		store, err := OpenStore(ctx, c.URL)
@@ -59,29 +52,6 @@ func openGuard(fenced bool) func(ctx context.Context, c Config) (Locker, error) 
 			opts = []dlock.Option{dlock.WithFixedTTL(ttl)}
 		}
 		client := dlock.New(store, &dlock.Options{TTL: ttl, RequestTimeout: max(ttl, busyTimeout)})
-		return &guard{dlockLocker{client, c, opts}, store, fenced}, nil
+		return &dlockLocker{client, store, c.Name, opts, !fenced}, nil
 	}
 }
-
-// guard is dlock, with or without its token.
-type guard struct {
-	dlockLocker
-	store  driver.Store
-	fenced bool
-}
-
-// Lock implements Locker.
-func (g *guard) Lock(ctx context.Context) (Held, error) {
-	held, err := g.dlockLocker.Lock(ctx)
-	if err != nil || g.fenced {
-		return held, err
-	}
-	return tokenless{held}, nil
-}
-
-// Close releases the locks and closes the store.
-func (g *guard) Close() error { return errors.Join(g.client.Close(), g.store.Close()) }
-
-type tokenless struct{ Held }
-
-func (tokenless) Token() uint64 { return 0 }

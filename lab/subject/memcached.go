@@ -13,30 +13,17 @@ var memcachedSubjects = []Subject{
 }
 
 func openMemcached(_ context.Context, c Config) (Locker, error) {
-	return &memcachedLocker{memcache.New(strings.TrimPrefix(c.URL, "memcached://")), c}, nil
+	cache := memcache.New(strings.TrimPrefix(c.URL, "memcached://"))
+	item := &memcache.Item{Key: c.Name, Value: []byte("held"), Expiration: int32(max(2, c.TTL.Seconds()))}
+	unlock := func(context.Context) error { return cache.Delete(c.Name) }
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		err := pollLock(ctx, func() (bool, error) {
+			err := cache.Add(item)
+			if errors.Is(err, memcache.ErrNotStored) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		return held{unlock: unlock}, err
+	}), nil
 }
-
-type memcachedLocker struct {
-	cache  *memcache.Client
-	config Config
-}
-
-func (l *memcachedLocker) Lock(ctx context.Context) (Held, error) {
-	err := pollLock(ctx, func() (bool, error) {
-		err := l.cache.Add(&memcache.Item{Key: l.config.Name, Value: []byte("held"), Expiration: int32(max(2, l.config.TTL.Seconds()))})
-		if errors.Is(err, memcache.ErrNotStored) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return memcachedHeld{l}, nil
-}
-
-type memcachedHeld struct{ *memcachedLocker }
-
-func (h memcachedHeld) Believes() bool               { return true }
-func (h memcachedHeld) Token() uint64                { return 0 }
-func (h memcachedHeld) Unlock(context.Context) error { return h.cache.Delete(h.config.Name) }

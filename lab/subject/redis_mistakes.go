@@ -28,18 +28,23 @@ var redisMistakes = []Subject{
 	{"redis/careless-watchdog", Wrong, "SET NX PX, renewed by EXPIRE without looking at the owner",
 		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireAny}.open},
 	{"redis/no-fence", Wrong, "SET NX PX with a Lua release and renewal, as the articles recommend in the end: no token",
-		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+		noFence.open},
 	{"redis/endless-renewal", Wrong, "SET NX PX with a renewal that waits for its answer without a limit; the holder learns from the answer that the lock is lost",
 		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner, endless: true}.open},
 	{"redis/new-owner", Wrong, "SET NX PX with a new random value at each attempt, so that its own lock looks foreign after a lost answer",
 		mistake{lock: setNX, unlock: deleteIfOwner}.open},
 	{"sentinel/no-fence", Wrong, "SET NX PX with a Lua release and renewal: no token, and no replica is asked",
-		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+		noFence.open},
 	{"cluster/no-fence", Wrong, "SET NX PX with a Lua release and renewal: no token, and no replica is asked",
-		mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}.open},
+		noFence.open},
 	{"redis/no-expiry", Wrong, "SETNX without any expiry",
 		mistake{lock: setnxOnly, unlock: deleteIfOwner, careless: true}.open},
+	{"redis/list-queue", Wrong, "waiters stand in a list, and only the first may take the lock: a dead one stays the first", openQueue},
+	{"redis/one-by-one", Wrong, "several names are locked one after the other, in the order that the caller gave", openOneByOne},
 }
+
+// noFence is the best of them.
+var noFence = mistake{lock: setNX, unlock: deleteIfOwner, renew: expireIfOwner}
 
 // mistake is a way to lock on Redis, put together from commands.
 type mistake struct {
@@ -51,16 +56,16 @@ type mistake struct {
 }
 
 func (m mistake) open(_ context.Context, c Config) (Locker, error) {
+	client, err := openRedis(c.URL)
 	if m.endless {
 		options, err := redis.ParseURL(c.URL)
 		if err != nil {
 			return nil, err
 		}
 		options.ReadTimeout, options.WriteTimeout, options.MaxRetries = -1, -1, -1
-		return &mistakeLocker{m, redis.NewClient(options), c}, nil
+		client = redis.NewClient(options)
 	}
-	client, err := openRedis(c.URL)
-	return &mistakeLocker{m, client, c}, err
+	return lockFunc(func(ctx context.Context) (Held, error) { return m.acquire(ctx, client, c) }), err
 }
 
 // openRedis opens a client for a server, for a master that sentinels know, or for a cluster.
@@ -82,18 +87,13 @@ func openRedis(url string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-type mistakeLocker struct {
-	mistake
-	redis  redis.UniversalClient
-	config Config
-}
-
-func (l *mistakeLocker) Lock(ctx context.Context) (Held, error) {
-	h := &mistakeHeld{locker: l, stop: make(chan struct{})}
+// acquire waits for the lock.
+func (m mistake) acquire(ctx context.Context, r redis.UniversalClient, c Config) (Held, error) {
+	h := &mistakeHeld{mistake: m, redis: r, config: c, stop: make(chan struct{})}
 	err := pollLock(ctx, func() (bool, error) {
 		asked := time.Now()
 		h.owner = rand.Text()
-		ok, err := l.lock(ctx, l.redis, l.config, h.owner)
+		ok, err := m.lock(ctx, r, c, h.owner)
 		if ok {
 			h.extend(asked)
 		}
@@ -102,17 +102,16 @@ func (l *mistakeLocker) Lock(ctx context.Context) (Held, error) {
 		}
 		return ok, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if l.renew != nil {
+	if err == nil && m.renew != nil {
 		go h.watch() //nolint:gosec // it renews the lock after this call has ended
 	}
-	return h, nil
+	return h, err
 }
 
 type mistakeHeld struct {
-	locker *mistakeLocker
+	mistake
+	redis  redis.UniversalClient
+	config Config
 	owner  string
 	stop   chan struct{}
 	lost   atomic.Bool               // a renewal was refused
@@ -120,21 +119,20 @@ type mistakeHeld struct {
 }
 
 func (h *mistakeHeld) extend(asked time.Time) {
-	until := asked.Add(h.locker.config.TTL)
+	until := asked.Add(h.config.TTL)
 	h.until.Store(&until)
 }
 
 // watch renews the lock.
 func (h *mistakeHeld) watch() {
-	l := h.locker
 	for {
 		select {
 		case <-h.stop:
 			return
-		case <-time.After(l.config.TTL / 3):
+		case <-time.After(h.config.TTL / 3):
 		}
 		asked := time.Now()
-		switch ok, err := l.renew(context.Background(), l.redis, l.config, h.owner); {
+		switch ok, err := h.renew(context.Background(), h.redis, h.config, h.owner); {
 		case ok:
 			h.extend(asked)
 		case err == nil:
@@ -145,17 +143,75 @@ func (h *mistakeHeld) watch() {
 }
 
 func (h *mistakeHeld) Believes() bool {
-	if h.locker.endless {
+	if h.endless {
 		return !h.lost.Load()
 	}
-	return h.locker.careless || time.Now().Before(*h.until.Load())
+	return h.careless || time.Now().Before(*h.until.Load())
 }
 
 func (h *mistakeHeld) Token() uint64 { return 0 }
 
 func (h *mistakeHeld) Unlock(ctx context.Context) error {
 	close(h.stop)
-	return h.locker.unlock(ctx, h.locker.redis, h.locker.config.Name, h.owner)
+	return h.unlock(ctx, h.redis, h.config.Name, h.owner)
+}
+
+// openQueue asks for the lock only when it is the first of a list.
+func openQueue(_ context.Context, c Config) (Locker, error) {
+	client, err := openRedis(c.URL)
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		queue, me := c.Name+":queue", rand.Text()
+		if err := client.RPush(ctx, queue, me).Err(); err != nil {
+			return nil, err
+		}
+		err := pollLock(ctx, func() (bool, error) {
+			first, err := client.LIndex(ctx, queue, 0).Result()
+			return first == me, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		held, err := noFence.acquire(ctx, client, c)
+		if err != nil {
+			return nil, err
+		}
+		return held, client.LRem(ctx, queue, 1, me).Err()
+	}), err
+}
+
+func openOneByOne(_ context.Context, c Config) (Locker, error) {
+	client, err := openRedis(c.URL)
+	return oneByOne{client, c}, err
+}
+
+// oneByOne locks names in the order that it was given.
+type oneByOne struct {
+	redis  redis.UniversalClient
+	config Config
+}
+
+func (l oneByOne) Lock(ctx context.Context) (Held, error) {
+	return l.LockAll(ctx, []string{l.config.Name})
+}
+
+// LockAll implements BatchLocker.
+func (l oneByOne) LockAll(ctx context.Context, names []string) (Held, error) {
+	var all []Held
+	for _, name := range names {
+		c := l.config
+		c.Name = name
+		one, err := noFence.acquire(ctx, l.redis, c)
+		if err != nil {
+			return nil, err // and keeps the others, which are renewed
+		}
+		all = append(all, one)
+	}
+	return held{believes: all[0].Believes, unlock: func(ctx context.Context) (err error) {
+		for _, one := range all {
+			err = errors.Join(err, one.Unlock(ctx))
+		}
+		return err
+	}}, nil
 }
 
 func setNX(ctx context.Context, r redis.UniversalClient, c Config, owner string) (bool, error) {

@@ -27,34 +27,23 @@ func openRedsync(_ context.Context, c Config) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &redsyncLocker{redsync.New(pool.NewPool(client)), c}, nil
+	return lockRedsync(redsync.New(pool.NewPool(client)), c), nil
 }
 
-type redsyncLocker struct {
-	sync   *redsync.Redsync
-	config Config
-}
-
-func (l *redsyncLocker) Lock(ctx context.Context) (Held, error) {
-	mutex := l.sync.NewMutex(l.config.Name, redsync.WithExpiry(l.config.TTL), redsync.WithTries(math.MaxInt),
-		redsync.WithRetryDelay(again))
-	if err := mutex.LockContext(ctx); err != nil {
-		return nil, err
-	}
-	return redsyncHeld{mutex}, nil
-}
-
-type redsyncHeld struct{ mutex *redsync.Mutex }
-
-func (h redsyncHeld) Believes() bool { return time.Now().Before(h.mutex.Until()) }
-func (h redsyncHeld) Token() uint64  { return 0 }
-
-func (h redsyncHeld) Unlock(ctx context.Context) error {
-	released, err := h.mutex.UnlockContext(ctx)
-	if err == nil && !released {
-		err = errors.New("not held")
-	}
-	return err
+func lockRedsync(sync *redsync.Redsync, c Config) Locker {
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		mutex := sync.NewMutex(c.Name, redsync.WithExpiry(c.TTL), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(again))
+		return held{
+			believes: func() bool { return time.Now().Before(mutex.Until()) },
+			unlock: func(ctx context.Context) error {
+				released, err := mutex.UnlockContext(ctx)
+				if err == nil && !released {
+					err = errors.New("not held")
+				}
+				return err
+			},
+		}, mutex.LockContext(ctx)
+	})
 }
 
 func openBSM(_ context.Context, c Config) (Locker, error) {
@@ -62,27 +51,15 @@ func openBSM(_ context.Context, c Config) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bsmLocker{redislock.New(redis.NewClient(options)), c}, nil
+	locks := redislock.New(redis.NewClient(options))
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		lock, err := locks.Obtain(ctx, c.Name, c.TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(again)})
+		if err != nil {
+			return nil, err
+		}
+		return held{unlock: lock.Release}, nil // only a call to the server would tell that it is lost
+	}), nil
 }
-
-type bsmLocker struct {
-	locks  *redislock.Client
-	config Config
-}
-
-func (l *bsmLocker) Lock(ctx context.Context) (Held, error) {
-	held, err := l.locks.Obtain(ctx, l.config.Name, l.config.TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(again)})
-	if err != nil {
-		return nil, err
-	}
-	return bsmHeld{held}, nil
-}
-
-type bsmHeld struct{ lock *redislock.Lock }
-
-func (h bsmHeld) Believes() bool                   { return true } // only a call to the server would tell
-func (h bsmHeld) Token() uint64                    { return 0 }
-func (h bsmHeld) Unlock(ctx context.Context) error { return h.lock.Release(ctx) }
 
 func openRueidislock(_ context.Context, c Config) (Locker, error) {
 	options, err := rueidis.ParseURL(c.URL)
@@ -95,49 +72,31 @@ func openRueidislock(_ context.Context, c Config) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rueidisLocker{locks, c}, nil
-}
-
-type rueidisLocker struct {
-	locks  rueidislock.Locker
-	config Config
-}
-
-func (l *rueidisLocker) Lock(ctx context.Context) (Held, error) {
-	// The context of the lock ends with that of the call, so it must not have its limit.
-	type result struct {
-		held   context.Context
-		unlock context.CancelFunc
-		err    error
-	}
-	waiting, stop := context.WithCancel(context.Background())
-	got := make(chan result, 1)
-	go func() {
-		held, unlock, err := l.locks.WithContext(waiting, l.config.Name)
-		got <- result{held, unlock, err}
-	}()
-	select {
-	case r := <-got:
-		if r.err != nil {
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		// The context of the lock ends with that of the call, so it must not have its limit.
+		waiting, stop := context.WithCancel(context.Background())
+		got, failed := make(chan Held, 1), make(chan error, 1)
+		go func() {
+			lock, unlock, err := locks.WithContext(waiting, c.Name)
+			if err != nil {
+				failed <- err
+				return
+			}
+			got <- held{believes: alive(lock), unlock: func(context.Context) error {
+				unlock()
+				stop()
+				return nil
+			}}
+		}()
+		select {
+		case h := <-got:
+			return h, nil
+		case err := <-failed:
 			stop()
-			return nil, r.err
+			return nil, err
+		case <-ctx.Done():
+			stop()
+			return nil, ctx.Err()
 		}
-		return rueidisHeld{r.held, func() { r.unlock(); stop() }}, nil
-	case <-ctx.Done():
-		stop()
-		return nil, ctx.Err()
-	}
-}
-
-type rueidisHeld struct {
-	ctx    context.Context
-	unlock func()
-}
-
-func (h rueidisHeld) Believes() bool { return h.ctx.Err() == nil }
-func (h rueidisHeld) Token() uint64  { return 0 }
-
-func (h rueidisHeld) Unlock(context.Context) error {
-	h.unlock()
-	return nil
+	}), nil
 }

@@ -30,52 +30,34 @@ func openRedsyncRedlock(_ context.Context, c Config) (Locker, error) {
 	for _, server := range redlockServers(c.URL) {
 		pools = append(pools, pool.NewPool(server))
 	}
-	return &redsyncLocker{redsync.New(pools...), c}, nil
+	return lockRedsync(redsync.New(pools...), c), nil
 }
 
+// openUntimed asks one server after the other, and waits for each as long as it takes.
 func openUntimed(_ context.Context, c Config) (Locker, error) {
-	return &untimedLocker{redlockServers(c.URL), c}, nil
-}
-
-// untimedLocker asks one server after the other, and waits for each as long as it takes.
-type untimedLocker struct {
-	servers []*redis.Client
-	config  Config
-}
-
-func (l *untimedLocker) Lock(ctx context.Context) (Held, error) {
-	h := &untimedHeld{l, rand.Text()}
-	err := pollLock(ctx, func() (bool, error) {
-		votes := 0
-		for _, server := range l.servers {
-			if ok, err := server.SetNX(ctx, l.config.Name, h.owner, l.config.TTL).Result(); err == nil && ok {
-				votes++
+	servers := redlockServers(c.URL)
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		owner := rand.Text()
+		unlock := func(ctx context.Context) error {
+			for _, server := range servers {
+				if err := deleteIfOwner(ctx, server, c.Name, owner); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-		if votes > len(l.servers)/2 {
-			return true, nil
-		}
-		return false, h.Unlock(ctx)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-type untimedHeld struct {
-	locker *untimedLocker
-	owner  string
-}
-
-func (h *untimedHeld) Believes() bool { return true }
-func (h *untimedHeld) Token() uint64  { return 0 }
-
-func (h *untimedHeld) Unlock(ctx context.Context) error {
-	for _, server := range h.locker.servers {
-		if err := deleteIfOwner(ctx, server, h.locker.config.Name, h.owner); err != nil {
-			return err
-		}
-	}
-	return nil
+		err := pollLock(ctx, func() (bool, error) {
+			votes := 0
+			for _, server := range servers {
+				if ok, err := server.SetNX(ctx, c.Name, owner, c.TTL).Result(); err == nil && ok {
+					votes++
+				}
+			}
+			if votes > len(servers)/2 {
+				return true, nil
+			}
+			return false, unlock(ctx)
+		})
+		return held{unlock: unlock}, err
+	}), nil
 }

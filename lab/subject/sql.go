@@ -27,94 +27,73 @@ const (
 	rowServerClock
 )
 
+const (
+	insertRow       = "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING"
+	insertExpiring  = "INSERT INTO article_lock (name, expires) VALUES ($1, clock_timestamp() + $2 * interval '1 ms') "
+	insertUntil     = "INSERT INTO article_lock (name, expires) VALUES ($1, $2) "
+	replaceExpired  = "ON CONFLICT (name) DO UPDATE SET expires = excluded.expires WHERE article_lock.expires < "
+	createArticle   = "CREATE TABLE IF NOT EXISTS article_lock (name text PRIMARY KEY, expires timestamptz)"
+	deleteRow       = "DELETE FROM article_lock WHERE name = $1"
+	selectForUpdate = "SELECT 1 FROM article_lock WHERE name = $1 FOR UPDATE"
+)
+
+func openTable(ctx context.Context, c Config) (*sql.DB, error) {
+	db, err := sql.Open("pgx", c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = db.ExecContext(ctx, createArticle); err != nil {
+		_, err = db.ExecContext(ctx, "SELECT 1 FROM article_lock LIMIT 1") // another process created it at the same time
+	}
+	return db, err
+}
+
 func openRow(kind rowKind) func(ctx context.Context, c Config) (Locker, error) {
 	return func(ctx context.Context, c Config) (Locker, error) {
-		db, err := sql.Open("pgx", c.URL)
+		db, err := openTable(ctx, c)
+		unlock := func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, deleteRow, c.Name)
+			return err
+		}
+		return lockFunc(func(ctx context.Context) (Held, error) {
+			err := pollLock(ctx, func() (bool, error) {
+				var result sql.Result
+				var err error
+				switch now := c.now(); kind {
+				case rowForever:
+					result, err = db.ExecContext(ctx, insertRow, c.Name)
+				case rowServerClock:
+					result, err = db.ExecContext(ctx, insertExpiring+replaceExpired+"clock_timestamp()", c.Name, c.TTL.Milliseconds())
+				case rowClientClock:
+					result, err = db.ExecContext(ctx, insertUntil+replaceExpired+"$3", c.Name, now.Add(c.TTL), now)
+				}
+				if err != nil {
+					return false, err
+				}
+				n, err := result.RowsAffected()
+				return n == 1, err
+			})
+			until := time.Now().Add(c.TTL) // by this process's own clock, as its lock says
+			return held{unlock: unlock, believes: func() bool { return kind == rowForever || time.Now().Before(until) }}, err
+		}), err
+	}
+}
+
+// openForUpdate holds a transaction open.
+func openForUpdate(ctx context.Context, c Config) (Locker, error) {
+	db, err := openTable(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.ExecContext(ctx, insertRow, c.Name)
+	return lockFunc(func(ctx context.Context) (Held, error) {
+		tx, err := db.BeginTx(context.Background(), nil) // not the context of the call, which would end the transaction
 		if err != nil {
 			return nil, err
 		}
-		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS article_lock (name text PRIMARY KEY, expires timestamptz)")
-		if err != nil {
-			_, err = db.ExecContext(ctx, "SELECT 1 FROM article_lock LIMIT 1") // another process created it at the same time
+		if _, err := tx.ExecContext(ctx, selectForUpdate, c.Name); err != nil {
+			return nil, errors.Join(err, tx.Rollback())
 		}
-		return &rowLocker{db, c, kind}, err
-	}
+		return held{unlock: func(context.Context) error { return tx.Commit() }}, nil
+	}), err
 }
-
-type rowLocker struct {
-	db     *sql.DB
-	config Config
-	kind   rowKind
-}
-
-func (l *rowLocker) Lock(ctx context.Context) (Held, error) {
-	err := pollLock(ctx, func() (bool, error) {
-		var result sql.Result
-		var err error
-		switch l.kind {
-		case rowForever:
-			result, err = l.db.ExecContext(ctx, "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING", l.config.Name)
-		case rowServerClock:
-			result, err = l.db.ExecContext(ctx, `INSERT INTO article_lock (name, expires) VALUES ($1, clock_timestamp() + $2 * interval '1 ms')
-				ON CONFLICT (name) DO UPDATE SET expires = excluded.expires WHERE article_lock.expires < clock_timestamp()`,
-				l.config.Name, l.config.TTL.Milliseconds())
-		case rowClientClock:
-			now := l.config.now()
-			result, err = l.db.ExecContext(ctx, `INSERT INTO article_lock (name, expires) VALUES ($1, $2)
-				ON CONFLICT (name) DO UPDATE SET expires = $2 WHERE article_lock.expires < $3`,
-				l.config.Name, now.Add(l.config.TTL), now)
-		}
-		if err != nil {
-			return false, err
-		}
-		n, err := result.RowsAffected()
-		return n == 1, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rowHeld{l, time.Now().Add(l.config.TTL)}, nil
-}
-
-type rowHeld struct {
-	*rowLocker
-	until time.Time // by this process's own clock, as its lock says
-}
-
-func (h rowHeld) Believes() bool { return h.kind == rowForever || time.Now().Before(h.until) }
-func (h rowHeld) Token() uint64  { return 0 }
-
-func (h rowHeld) Unlock(ctx context.Context) error {
-	_, err := h.db.ExecContext(ctx, "DELETE FROM article_lock WHERE name = $1", h.config.Name)
-	return err
-}
-
-func openForUpdate(ctx context.Context, c Config) (Locker, error) {
-	opened, err := openRow(rowForever)(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	l := opened.(*rowLocker)
-	_, err = l.db.ExecContext(ctx, "INSERT INTO article_lock (name) VALUES ($1) ON CONFLICT DO NOTHING", c.Name)
-	return &forUpdateLocker{l}, err
-}
-
-// forUpdateLocker holds a transaction open.
-type forUpdateLocker struct{ *rowLocker }
-
-func (l *forUpdateLocker) Lock(ctx context.Context) (Held, error) {
-	tx, err := l.db.BeginTx(context.Background(), nil) // not the context of the call, which would end the transaction
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM article_lock WHERE name = $1 FOR UPDATE", l.config.Name); err != nil {
-		return nil, errors.Join(err, tx.Rollback())
-	}
-	return forUpdateHeld{tx}, nil
-}
-
-type forUpdateHeld struct{ *sql.Tx }
-
-func (h forUpdateHeld) Believes() bool               { return true }
-func (h forUpdateHeld) Token() uint64                { return 0 }
-func (h forUpdateHeld) Unlock(context.Context) error { return h.Commit() }

@@ -61,9 +61,28 @@ type Held interface {
 	Unlock(ctx context.Context) error
 }
 
+// lockFunc is a Locker that is a function.
+type lockFunc func(ctx context.Context) (Held, error)
+
+func (f lockFunc) Lock(ctx context.Context) (Held, error) { return f(ctx) }
+
+// held is a lock whose library has a form of its own.
+type held struct {
+	unlock   func(ctx context.Context) error
+	believes func() bool // nil if the process does not learn that it has lost the lock
+	token    uint64
+}
+
+func (h held) Believes() bool                   { return h.believes == nil || h.believes() }
+func (h held) Token() uint64                    { return h.token }
+func (h held) Unlock(ctx context.Context) error { return h.unlock(ctx) }
+
+// alive is the belief of a process whose library ends a context with the lock.
+func alive(ctx context.Context) func() bool { return func() bool { return ctx.Err() == nil } }
+
 // All are all subjects.
-var All = slices.Concat(guards, dlocks, redisMistakes, redisQueues, redisPeers, redlocks, etcdSubjects, zookeeperSubjects, memcachedSubjects, sqlSubjects,
-	javaSubjects)
+var All = slices.Concat(guards, dlocks, redisMistakes, redisPeers, redlocks, etcdSubjects, zookeeperSubjects,
+	memcachedSubjects, sqlSubjects, javaSubjects)
 
 // Named returns a subject by its name.
 func Named(name string) (Subject, error) {
