@@ -5,14 +5,14 @@
 package child
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
-	"time"
+
+	"github.com/dlock-go/dlock/test/harness/child"
 )
 
 // variable holds the task of a process: an object with the field role. Programs in Java read it, too.
@@ -36,75 +36,47 @@ func Run(roles map[string]func(task []byte) error) (err error, ok bool) { //noli
 }
 
 // Process is a process, as its parent sees it.
-type Process struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	ended chan struct{} // closed after the last line
-	wait  func() error
-}
+type Process = child.Process
 
-// Start starts a command with a task, and calls receive with each line that it writes. What it
-// writes to standard error goes to log.
-func Start(command []string, task any, log io.Writer, receive func(line []byte)) (*Process, error) {
+// Start starts a command with a task, and calls receive with each report of the process. What the process writes
+// to standard error goes to log.
+func Start[Report any](command []string, task any, log *Log, receive func(r Report)) (*Process, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
-	p.wait = sync.OnceValue(p.cmd.Wait)
-	p.cmd.Env = append(os.Environ(), variable+"="+string(text))
-	p.cmd.Stderr = log
-	p.cmd.SysProcAttr = Attributes()
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		defer close(p.ended)
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			receive(lines.Bytes())
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), variable+"="+string(text))
+	cmd.Stderr = log
+	return child.Start(cmd, func(line string) {
+		var r Report
+		if json.Unmarshal([]byte(line), &r) == nil { // the process may be killed in the middle of a line
+			receive(r)
 		}
-		_, _ = io.Copy(io.Discard, out) // a process that cannot write would not end
-	}()
-	return p, nil
+	})
 }
 
-// Send sends a value to the process.
-func (p *Process) Send(value any) error {
-	line, err := json.Marshal(value)
-	if err != nil {
-		return err
+// Log keeps the end of what processes wrote to standard error.
+type Log struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const limit = 8 << 10
+	l.text = append(l.text, b...)
+	l.text = l.text[max(0, len(l.text)-limit):]
+	return len(b), nil
+}
+
+// Explain adds what the processes wrote to an error.
+func (l *Log) Explain(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text := strings.TrimSpace(string(l.text)); err != nil && text != "" {
+		return fmt.Errorf("%w: %s", err, text)
 	}
-	_, err = p.in.Write(append(line, '\n'))
 	return err
-}
-
-// Ended is closed when the process has written its last line, and receive has been called with it.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
-// Kill ends the process without a chance to clean up.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.ended
-	_ = p.wait() // reports the kill
-}
-
-// Stop ends the input of the process, and returns when the process has ended. It kills a process that
-// has not ended after limit.
-func (p *Process) Stop(limit time.Duration) error {
-	_ = p.in.Close() // the process may have ended
-	select {
-	case <-p.ended:
-		return p.wait()
-	case <-time.After(limit):
-		p.Kill()
-		return fmt.Errorf("it has not ended after %v", limit)
-	}
 }

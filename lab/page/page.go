@@ -76,34 +76,32 @@ func (r Result) Numbers() string {
 
 // Summary counts the verdicts.
 func (p Page) Summary() string {
-	var held, limits, ours, caught, mistakes, peers, failing int
-	for _, story := range p.Stories {
-		for _, r := range story.Results {
-			switch r.Role {
-			case subject.Ours:
-				ours++
-				switch {
-				case r.Class() == "good":
-					held++
-				case r.OK():
-					limits++
-				}
-			case subject.Wrong:
-				mistakes++
-				if r.OK() {
-					caught++
-				}
-			case subject.Peer:
-				peers++
-				if r.Class() == "bad" {
-					failing++
+	var says []string
+	count := func(role subject.Role, counts func(r Result) bool) (n, all int) {
+		for _, story := range p.Stories {
+			for _, r := range story.Results {
+				if r.Role == role {
+					all++
+					if counts(r) {
+						n++
+					}
 				}
 			}
 		}
+		return n, all
 	}
-	return fmt.Sprintf("dlock held, or its token had the stale write refused, in %d of %d experiments; in %d it had the limits that the page "+
-		"of the store tells. %d of %d wrong ways to lock were caught. Other libraries failed in %d of %d.",
-		held, ours, limits, caught, mistakes, failing, peers)
+	if held, all := count(subject.Ours, func(r Result) bool { return r.Class() == "good" }); all > 0 {
+		limits, _ := count(subject.Ours, func(r Result) bool { return r.OK() && r.Class() != "good" })
+		says = append(says, fmt.Sprintf("dlock held, or its token had the stale write refused, in %d of %d experiments; "+
+			"in %d it had the limits that the page of the store tells.", held, all, limits))
+	}
+	if caught, all := count(subject.Wrong, func(r Result) bool { return r.OK() }); all > 0 {
+		says = append(says, fmt.Sprintf("%d of %d wrong ways to lock were caught.", caught, all))
+	}
+	if failing, all := count(subject.Peer, func(r Result) bool { return r.Class() == "bad" }); all > 0 {
+		says = append(says, fmt.Sprintf("Other libraries failed in %d of %d.", failing, all))
+	}
+	return strings.Join(says, " ")
 }
 
 //go:embed page.html

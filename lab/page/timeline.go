@@ -24,6 +24,7 @@ const (
 	barTall  = 16.0
 	rowTall  = 6.0 // of a bar where the holds of a process overlap
 	curve    = 60.0
+	curveGap = 16.0 // above the curve, for its text
 )
 
 // style colours a timeline by the variables of the page.
@@ -87,8 +88,8 @@ func draw(r *stage.Record, detail bool) (elements string, height float64) {
 	}
 	d.WriteString(lanes.String())
 	if r.Stock != nil {
-		d.stock(bottom)
-		bottom += curve
+		d.stock(bottom + curveGap)
+		bottom += curveGap + curve
 	}
 	d.axis(bottom)
 	return d.String(), bottom + 22
@@ -254,7 +255,8 @@ func (d *drawing) stock(y float64) {
 	}
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, left, right, zero, zero)
 	left := strings.Replace(strconv.Itoa(s.Begin-len(s.Falls)), "-", "\u2212", 1)
-	fmt.Fprintf(d, `<text class="tick" x="%.1f" y="%.1f" text-anchor="end">%d %s, %s at the end</text>`, right, y+10, s.Begin, html.EscapeString(s.Of), left)
+	fmt.Fprintf(d, `<text class="tick" x="%.1f" y="%.1f" text-anchor="end">%s: %d at first, %s at the end</text>`,
+		right, y-curveGap/4, html.EscapeString(s.Of), s.Begin, left)
 }
 
 // mark draws an event of a process below its bars.
@@ -264,6 +266,8 @@ func (d *drawing) mark(e stage.Event, y float64) {
 	switch {
 	case e.Kind == stage.Wrote && e.Refused:
 		sign, class, title = "✗", "refused", "the fence refuses the write"
+	case e.Kind == stage.Wrote && e.Stale:
+		sign, class, title = "●", "refused", "writes over what another process wrote"
 	case e.Kind == stage.Wrote:
 		sign, class, title = "●", "wrote", "writes the account"
 	case e.Kind == stage.Withheld:
@@ -283,12 +287,9 @@ func (d *drawing) mark(e stage.Event, y float64) {
 // axis draws the seconds.
 func (d *drawing) axis(y float64) {
 	total := d.to - d.from
-	step := time.Second
-	for total/step > 12 {
-		step *= 2
-	}
-	if total < 2*time.Second {
-		step = 200 * time.Millisecond
+	step := 10 * time.Millisecond
+	for i := 0; total/step > 10; i++ { // 10, 20, 50, 100
+		step = step * []time.Duration{4, 5, 4}[i%3] / 2
 	}
 	for at := time.Duration(0); at <= total; at += step {
 		fmt.Fprintf(d, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%v</text>`, d.x(at+d.from), y+16, at)

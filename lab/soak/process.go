@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"sync"
@@ -20,7 +19,7 @@ type process struct {
 	job     job
 	record  *record
 	proxies []*proxy.Proxy
-	log     *tail
+	log     *child.Log
 
 	child    *child.Process
 	mu       sync.Mutex
@@ -28,7 +27,7 @@ type process struct {
 }
 
 // newProcess starts a process with proxies between it and the servers.
-func newProcess(j job, place *place, record *record, log *tail) (*process, error) {
+func newProcess(j job, place *place, record *record, log *child.Log) (*process, error) {
 	p := &process{job: j, record: record, log: log}
 	var addrs []string
 	for _, addr := range place.addrs {
@@ -60,17 +59,14 @@ func (p *process) start() error {
 	return err
 }
 
-func (p *process) receive(text []byte) {
-	var l line
-	switch {
-	case json.Unmarshal(text, &l) != nil: // the process was killed in the middle of a line
-	case l.Measure != nil:
-		p.mu.Lock()
-		p.measures = append(p.measures, *l.Measure)
-		p.mu.Unlock()
-	default:
+func (p *process) receive(l line) {
+	if l.Measure == nil {
 		p.record.add(p.job.Process, l)
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.measures = append(p.measures, *l.Measure)
 }
 
 // kill ends the process without a chance to clean up.
@@ -102,25 +98,4 @@ func (p *process) each(do func(*proxy.Proxy)) {
 	for _, between := range p.proxies {
 		do(between)
 	}
-}
-
-// tail keeps the end of what processes wrote to standard error.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	const limit = 8 << 10
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-limit):]
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/lab/child"
 )
 
 // Config says what to soak.
@@ -67,7 +68,7 @@ type soak struct {
 	place   *place
 	record  *record
 	checker checker
-	log     tail
+	log     child.Log
 	result  *Result
 }
 
@@ -90,10 +91,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if stopErr := s.place.stop(); stopErr != nil {
 		err = errors.Join(err, stopErr)
 	}
-	if text := s.log.String(); err != nil && text != "" {
-		err = fmt.Errorf("%w\n%s", err, text)
-	}
-	return s.result, err
+	return s.result, s.log.Explain(err)
 }
 
 func (s *soak) run(ctx context.Context) error {

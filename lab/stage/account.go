@@ -42,8 +42,15 @@ type balances struct {
 
 func (a *Account) read() balances { return balances{a.Open.Balance, a.Fenced.Balance} }
 
-// write adds one to what was read, and reports whether the fence accepted it.
-func (a *Account) write(read balances, token uint64) (accepted bool) {
+// write adds one to what was read. It reports whether the fence accepted the write, and whether the write
+// destroys one that came after the reading.
+func (a *Account) write(read balances, token uint64) (accepted, stale bool) {
+	stale = a.Open.Balance != read.Open
 	a.Open.write(read.Open+1, token)
-	return token == 0 || a.Fenced.write(read.Fenced+1, token)
+	if token == 0 {
+		return true, stale
+	}
+	stale = a.Fenced.Balance != read.Fenced
+	accepted = a.Fenced.write(read.Fenced+1, token)
+	return accepted, accepted && stale
 }

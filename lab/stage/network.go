@@ -5,7 +5,6 @@ package stage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -27,10 +26,9 @@ type Network struct {
 	Server string // the address of the servers, as processes in the namespace see them
 
 	process string // the address of the processes in the namespace
-	keeper  *exec.Cmd
-	closer  io.Closer // of the keeper's input
-	outer   string    // the ends of the cable: this one is with the servers,
-	inner   string    // and this one in the namespace
+	keeper  *Keeper
+	outer   string // the ends of the cable: this one is with the servers,
+	inner   string // and this one in the namespace
 }
 
 // The ends of the cable, and an address that none of them has: a frame to it is dropped by the
@@ -40,9 +38,6 @@ const (
 	innerMAC = "02:64:6c:00:00:02"
 	wrongMAC = "02:64:6c:00:00:03"
 )
-
-// keeperScript waits for the end of its input, which only this process holds open.
-const keeperScript = `cat >/dev/null; exec ip link delete "$1"`
 
 // networks counts the networks of this process.
 var networks atomic.Int32
@@ -62,23 +57,18 @@ func (n *Network) create() error {
 	number := int(networks.Add(1))
 	n.outer = fmt.Sprintf("dl%d-%d", os.Getpid(), number)
 	n.inner = n.outer + "i"
-	keeper := exec.Command("/bin/sh", "-c", keeperScript, "dlock-lab-network", n.inner)
-	keeper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setsid: true} // it survives Ctrl-C
-	input, err := keeper.StdinPipe()
+	keeper, err := Keep(syscall.CLONE_NEWNET, `exec ip link delete "$1"`, n.inner)
 	if err != nil {
-		return err
-	}
-	if err := keeper.Start(); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	n.keeper, n.closer = keeper, input
+	n.keeper = keeper
 	server, process, err := freeAddresses(os.Getpid()*16 + number)
 	if err != nil {
 		return err
 	}
 	n.Server, n.process = server.String(), process.String()
 	return errors.Join(
-		n.outside("link add", n.outer, "address", outerMAC, "type veth peer name", n.inner, "address", innerMAC, "netns", strconv.Itoa(keeper.Process.Pid)),
+		n.outside("link add", n.outer, "address", outerMAC, "type veth peer name", n.inner, "address", innerMAC, "netns", strconv.Itoa(keeper.cmd.Process.Pid)),
 		n.outside("addr add", n.Server+"/30 dev", n.outer),
 		n.outside("link set", n.outer, "up"),
 		n.inside("addr add", n.process+"/30 dev", n.inner),
@@ -154,7 +144,7 @@ func execute(command, words []string) error {
 
 // enter returns a command that runs another one in the namespace, in the same process.
 func (n *Network) enter(command ...string) []string {
-	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.keeper.Process.Pid), "--"}, command...)
+	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.keeper.cmd.Process.Pid), "--"}, command...)
 }
 
 // Close removes the cable, and the namespace as soon as no process is in it.
@@ -162,9 +152,5 @@ func (n *Network) Close() error {
 	if n.keeper == nil {
 		return nil
 	}
-	_ = n.closer.Close() // if it fails, Wait reports it
-	if err := n.keeper.Wait(); err != nil {
-		return fmt.Errorf("removing the link %s: %w", n.outer, err)
-	}
-	return nil
+	return n.keeper.Close()
 }

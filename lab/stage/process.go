@@ -2,7 +2,6 @@ package stage
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -54,10 +53,8 @@ func (p *Process) becomeReady() error {
 }
 
 // receive takes a report of the process.
-func (p *Process) receive(line []byte) {
-	var r report
+func (p *Process) receive(r report) {
 	switch {
-	case json.Unmarshal(line, &r) != nil: // the process was killed in the middle of a line
 	case r.Visit != nil:
 		p.stage.record.visit(p.Name, *r.Visit)
 	case r.ID == 0:
@@ -77,7 +74,7 @@ func (p *Process) send(o order) (id int, answer chan report) {
 	o.ID, answer = p.last, make(chan report, 1)
 	p.answers[o.ID] = answer
 	p.mu.Unlock()
-	p.stage.must(p.child.Send(o))
+	p.stage.Must(p.child.SendJSON(o))
 	return o.ID, answer
 }
 
@@ -171,16 +168,16 @@ func (p *Process) write(checked bool) {
 	if !checked {
 		p.stage.record.believed(r.At, p.Name, r.Hold)
 	}
-	accepted := p.stage.Account.write(p.read, r.Token)
+	accepted, stale := p.stage.Account.write(p.read, r.Token)
 	if row := p.stage.Row; row != nil {
 		var err error
 		accepted, err = row(r.Token)
-		p.stage.must(err)
+		p.stage.Must(err)
 		if accepted {
 			p.stage.record.fell(Now())
 		}
 	}
-	p.stage.record.add(Now(), Event{Process: p.Name, Kind: Wrote, Token: r.Token, Refused: !accepted})
+	p.stage.record.add(Now(), Event{Process: p.Name, Kind: Wrote, Token: r.Token, Refused: !accepted, Stale: stale})
 }
 
 // Deposit reads and writes.
@@ -201,7 +198,7 @@ func (p *Process) StartUnlock() (wait func()) {
 	id, answer := p.send(order{Do: "unlock", Limit: answerLimit})
 	return func() {
 		r, err := p.await(id, answer, 2*answerLimit)
-		p.stage.must(err)
+		p.stage.Must(err)
 		p.mu.Lock()
 		p.granted = false
 		p.mu.Unlock()
@@ -217,16 +214,16 @@ func (p *Process) StartUnlock() (wait func()) {
 func (p *Process) do(o order) report {
 	id, answer := p.send(o)
 	r, err := p.await(id, answer, answerLimit)
-	p.stage.must(err)
+	p.stage.Must(err)
 	if r.Err != "" {
-		p.stage.must(fmt.Errorf("process %s: %s: %s", p.Name, o.Do, r.Err))
+		p.stage.Must(fmt.Errorf("process %s: %s: %s", p.Name, o.Do, r.Err))
 	}
 	return r
 }
 
 // Pause stops the process, as a long garbage collection does.
 func (p *Process) Pause() {
-	p.stage.must(p.child.Pause())
+	p.stage.Must(p.child.Pause())
 	p.stage.Harm(p.Name + " is paused")
 	r := p.stage.record
 	r.mu.Lock()
@@ -243,7 +240,7 @@ func (p *Process) Resume() time.Duration {
 	pause.To = Now() - r.began
 	length := pause.To - pause.From
 	r.mu.Unlock()
-	p.stage.must(p.child.Resume())
+	p.stage.Must(p.child.Resume())
 	p.stage.Harm(p.Name + " goes on")
 	return length
 }
@@ -258,7 +255,7 @@ func (p *Process) Kill() {
 const stopLimit = 5 * time.Second
 
 // Begin lets a program begin, and Stop lets it end by itself: it has reported all its visits then.
-func (p *Process) Begin() error { return p.child.Send(order{Do: "begin"}) }
+func (p *Process) Begin() error { return p.child.SendJSON(order{Do: "begin"}) }
 func (p *Process) Stop() error  { return p.child.Stop(stopLimit) }
 
 // Await returns when a program has ended by itself.

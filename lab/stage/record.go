@@ -30,6 +30,7 @@ type Event struct {
 	Text    string        `json:"text,omitempty"`
 	Token   uint64        `json:"token,omitempty"`
 	Refused bool          `json:"refused,omitempty"` // the fence refused the write
+	Stale   bool          `json:"stale,omitempty"`   // the write destroyed that of another process
 }
 
 // Hold is the time in which a process believed to have the lock. Every moment of it

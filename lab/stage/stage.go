@@ -3,20 +3,18 @@
 package stage
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/lab/child"
 	"github.com/dlock-go/dlock/lab/subject"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
@@ -102,37 +100,19 @@ type Stage struct {
 	subject   subject.Subject
 	record    *Record
 	processes []*Process
-	proxies   []*proxy.Proxy
 	stuck     bool
 	herd      bool
 	random    *rand.Rand
-	log       processLog
+	log       child.Log
 	figures   []Figure
 	cleanups  []func(ctx context.Context) error
-}
-
-// processLog is what the processes wrote to standard error.
-type processLog struct {
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-func (l *processLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.said.Write(p)
-}
-
-func (l *processLog) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.TrimSpace(l.said.String())
 }
 
 // failure is the panic that ends a play.
 type failure struct{ error }
 
-func (s *Stage) must(err error) {
+// Must ends the play if the experiment itself has failed.
+func (s *Stage) Must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
@@ -152,16 +132,10 @@ func Perform(ctx context.Context, e Experiment) *Result {
 	for _, p := range st.processes {
 		p.end()
 	}
-	for _, p := range st.proxies {
-		p.Close()
-	}
-	err = errors.Join(err, st.cleanUp())
-	if r.Account, r.Figures, r.Verdict = st.Account, st.figures, st.verdict(); err != nil {
+	if err = st.log.Explain(errors.Join(err, st.cleanUp())); err != nil {
 		r.Err = err.Error()
-		if text := st.log.text(); text != "" {
-			r.Err += ": " + text
-		}
 	}
+	r.Account, r.Figures, r.Verdict = st.Account, st.figures, st.verdict()
 	return r
 }
 
@@ -184,7 +158,7 @@ func (s *Stage) cleanUp() (err error) {
 // Folder returns a new folder for files, which is removed at the end.
 func (s *Stage) Folder() string {
 	folder, err := os.MkdirTemp("", "dlock-lab-")
-	s.must(err)
+	s.Must(err)
 	s.Cleanup(func(context.Context) error { return os.RemoveAll(folder) })
 	return folder
 }
@@ -266,74 +240,70 @@ func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
 	var addrs []string
 	for _, addr := range s.Server.Addrs {
 		between, err := proxy.Start(addr)
-		s.must(err)
-		s.proxies = append(s.proxies, between)
-		p.Proxies = append(p.Proxies, between)
-		addrs = append(addrs, between.Addr())
+		s.Must(err)
+		s.Cleanup(func(context.Context) error {
+			between.Close()
+			return nil
+		})
+		p.Proxies, addrs = append(p.Proxies, between), append(addrs, between.Addr())
 	}
-	return s.start(p, addrs, wrong)
+	s.start(p, s.job(addrs, wrong))
+	s.Must(p.becomeReady())
+	return p
 }
 
 // ProcessInNetwork starts a process in the network namespace of the server. It has no proxy: the
 // server listens on the address of the namespace's cable.
 func (s *Stage) ProcessInNetwork(name string) *Process {
-	var addrs []string
-	for _, addr := range s.Server.Addrs {
-		_, port, err := net.SplitHostPort(addr)
-		s.must(err)
-		addrs = append(addrs, net.JoinHostPort(s.Server.Network.Server, port))
-	}
-	return s.start(&Process{Name: name, stage: s, network: s.Server.Network}, addrs, 0)
+	p := &Process{Name: name, stage: s, network: s.Server.Network}
+	s.start(p, s.job(s.Server.Addrs, 0))
+	s.Must(p.becomeReady())
+	return p
 }
 
 // Programs starts n processes of a role, which execute a task instead of orders.
 func (s *Stage) Programs(n int, role string, task any) (all []*Process) {
 	text, err := json.Marshal(task)
-	s.must(err)
+	s.Must(err)
+	j := s.job(s.Server.Addrs, 0)
+	j.Role, j.Task = role, text
 	for i := range n {
 		p := &Process{Name: fmt.Sprint(i + 1), stage: s, program: true}
-		j := s.job(s.Server.Addrs, 0)
-		j.Role, j.Task = role, text
-		all = append(all, s.launch(p, j))
+		s.start(p, j)
+		all = append(all, p)
 	}
 	for _, p := range all {
-		s.must(p.becomeReady())
+		s.Must(p.becomeReady())
 	}
 	return all
 }
 
-// start starts a process that finds the servers at addrs.
-func (s *Stage) start(p *Process, addrs []string, wrong time.Duration) *Process {
-	s.must(s.launch(p, s.job(addrs, wrong)).becomeReady())
-	return p
-}
-
+// job is the task of a process that finds the servers at addrs.
 func (s *Stage) job(addrs []string, wrong time.Duration) job {
 	config := subject.Config{URL: s.Server.URL(addrs), Name: s.lock, TTL: s.TTL, Fixed: s.FixedTTL, Clock: wrong}
 	return job{Role: Role, Subject: s.subject.Name, Config: config}
 }
 
-func (s *Stage) launch(p *Process, j job) *Process {
+func (s *Stage) start(p *Process, j job) {
 	if err := p.start(j); err != nil {
-		s.must(fmt.Errorf("starting process %s: %w", p.Name, err))
+		s.Must(fmt.Errorf("starting process %s: %w", p.Name, err))
 	}
 	s.processes = append(s.processes, p)
 	s.record.mu.Lock()
+	defer s.record.mu.Unlock()
 	s.record.Processes = append(s.record.Processes, p.Name)
-	s.record.mu.Unlock()
-	return p
 }
 
 // Cut loses all packets of the processes in the network namespace, in the given directions (default:
 // both).
 func (s *Stage) Cut(text string, directions ...proxy.Direction) {
-	s.must(s.Server.Network.Cut(directions...))
+	s.Must(s.Server.Network.Cut(directions...))
 	s.Harm(text)
 }
 
 // Heal ends all cuts.
 func (s *Stage) Heal(text string) {
-	s.must(s.Server.Network.Heal())
+	s.Must(s.Server.Network.Heal())
 	s.Harm(text)
 }
 
@@ -360,7 +330,7 @@ func (s *Stage) Wait(d time.Duration) {
 	select {
 	case <-time.After(d + time.Duration(s.random.Int64N(int64(d)/10))):
 	case <-s.ctx.Done():
-		s.must(s.ctx.Err())
+		s.Must(s.ctx.Err())
 	}
 }
 
@@ -369,14 +339,11 @@ func (s *Stage) Await(what string, happened <-chan struct{}) {
 	select {
 	case <-happened:
 	case <-time.After(answerLimit):
-		s.must(fmt.Errorf("%s: did not happen within %v", what, answerLimit))
+		s.Must(fmt.Errorf("%s: did not happen within %v", what, answerLimit))
 	case <-s.ctx.Done():
-		s.must(s.ctx.Err())
+		s.Must(s.ctx.Err())
 	}
 }
-
-// Do executes a step that may fail.
-func (s *Stage) Do(step func() error) { s.must(step()) }
 
 // Context ends when the experiment has to end.
 func (s *Stage) Context() context.Context { return s.ctx }

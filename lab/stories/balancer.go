@@ -1,7 +1,6 @@
 package stories
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,19 +8,19 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock/lab/child"
+	harness "github.com/dlock-go/dlock/test/harness/child"
 )
 
 // balancer sends each request to the next shop.
@@ -34,55 +33,23 @@ func (b *balancer) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, b.network, b.address)
 }
 
-func startProxy(ctx context.Context, shops []string, clients int) (*balancer, error) {
+func startProxy(shops []string, clients int) *balancer {
 	var next atomic.Uint64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	server, err := startServer(ctx, &httputil.ReverseProxy{
+	server := httptest.NewServer(&httputil.ReverseProxy{
 		Transport: transport,
-		ErrorLog:  silent,
+		ErrorLog:  log.New(io.Discard, "", 0), // the clients get every error
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: shops[(next.Add(1)-1)%uint64(len(shops))]})
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, "the shop does not answer: "+err.Error(), http.StatusBadGateway)
 		},
-	}, transport.CloseIdleConnections)
-	if err != nil {
-		return nil, err
-	}
-	return &balancer{"tcp", server.address, server.close}, nil
-}
-
-type localServer struct {
-	http.Server
-	address string
-	ended   chan struct{}
-	err     error // why it has ended
-}
-
-// silent is the log of servers, whose clients get every error.
-var silent = log.New(io.Discard, "", 0)
-
-// startServer serves on a free port. It calls ended at the end.
-func startServer(ctx context.Context, handler http.Handler, ended func()) (*localServer, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	s := &localServer{address: listener.Addr().String(), ended: make(chan struct{})}
-	s.Handler, s.ReadHeaderTimeout, s.ErrorLog = handler, time.Minute, silent
-	go func() {
-		defer close(s.ended)
-		s.err = s.Serve(listener)
-		_ = listener.Close() // is closed already, unless Serve has failed
-		ended()
-	}()
-	return s, nil
-}
-
-func (s *localServer) close() {
-	_ = s.Server.Close() // no request is pending
-	<-s.ended
+	})
+	return &balancer{"tcp", server.Listener.Addr().String(), func() {
+		server.Close()
+		transport.CloseIdleConnections()
+	}}
 }
 
 // request returns the status and the text of an answer. It fails if the status is not wanted.
@@ -109,7 +76,7 @@ func request(ctx context.Context, client *http.Client, method, to, token string,
 const nginxConfig = `daemon off;
 master_process off;
 pid "%[1]s/nginx.pid";
-error_log "%[1]s/error.log";
+error_log stderr;
 events { worker_connections 1024; }
 http {
 	access_log off;
@@ -133,9 +100,6 @@ http {
 }
 `
 
-// nginxLimit is how long nginx may take to start and to end.
-const nginxLimit = 5 * time.Second
-
 // startNginx runs nginx on a socket in folder, which needs no free port.
 func startNginx(ctx context.Context, program, folder string, shops []string, clients int) (*balancer, error) {
 	var upstream strings.Builder
@@ -143,39 +107,28 @@ func startNginx(ctx context.Context, program, folder string, shops []string, cli
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=0;\n", shop)
 	}
 	config := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients), 0o600); err != nil {
+	text := fmt.Appendf(nil, nginxConfig, folder, upstream.String(), clients)
+	if err := os.WriteFile(config, text, 0o600); err != nil {
 		return nil, err
 	}
-	var output bytes.Buffer
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	front := &balancer{"unix", filepath.Join(folder, "nginx.sock"), func() { stop(); <-ended }}
-	cmd := exec.CommandContext(running, program, "-p", folder, "-c", config)
-	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.SysProcAttr = child.Attributes()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = nginxLimit
-	var failure error // why it has ended
-	go func() {
-		defer close(ended)
-		// Attributes may let it die with the thread that started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		failure = cmd.Run()
-	}()
-	if err := front.ready(ctx, ended); err != nil {
+	var log child.Log
+	cmd := exec.Command(program, "-p", folder, "-c", config)
+	cmd.Stderr = &log
+	nginx, err := harness.Start(cmd, func(string) {})
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", program, err)
+	}
+	front := &balancer{"unix", filepath.Join(folder, "nginx.sock"), nginx.Kill} // its files are in the folder
+	if err := front.ready(ctx, nginx.Ended()); err != nil {
 		front.close()
-		if cmd.Process == nil {
-			return nil, fmt.Errorf("cannot start %s: %w", program, failure)
-		}
-		log, _ := os.ReadFile(filepath.Join(folder, "error.log")) // if there is one
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()+string(log)))
+		return nil, log.Explain(err)
 	}
 	return front, nil
 }
 
 func (b *balancer) ready(ctx context.Context, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, nginxLimit, errors.New("nginx does not answer"))
+	const limit = 5 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("nginx does not answer"))
 	defer cancel()
 	for {
 		if conn, err := b.dial(ctx); err == nil {

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -85,15 +83,11 @@ type space interface {
 // disk is a file system in memory, of a few megabytes.
 type disk struct {
 	folder string
-	keeper *exec.Cmd
-	closer io.Closer // of the keeper's input
+	keeper *stage.Keeper
 
 	refuse func(s *stage.Stage) error // makes the server notice that the disk is full; optional
 	repair func() error               // what an operator does when there is space again; optional
 }
-
-// diskScript removes the file system at the end of its input, which only this process holds open.
-const diskScript = `cat >/dev/null; umount --lazy "$1"; exec rmdir "$1"`
 
 func newDisk(megabytes int) (*disk, error) {
 	folder, err := os.MkdirTemp("", fmt.Sprintf("dlock-lab-%d-disk-", os.Getpid()))
@@ -103,25 +97,11 @@ func newDisk(megabytes int) (*disk, error) {
 	if err := syscall.Mount("dlock-lab", folder, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=1777", megabytes)); err != nil {
 		return nil, errors.Join(fmt.Errorf("a file system of its own needs root (CAP_SYS_ADMIN): mounting %s: %w", folder, err), os.Remove(folder))
 	}
-	d := &disk{folder: folder, keeper: exec.Command("/bin/sh", "-c", diskScript, "dlock-lab-disk", folder)}
-	d.keeper.Dir = "/"
-	d.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it survives Ctrl-C
-	if d.closer, err = d.keeper.StdinPipe(); err == nil {
-		err = d.keeper.Start()
-	}
+	keeper, err := stage.Keep(0, `umount --lazy "$1"; exec rmdir "$1"`, folder)
 	if err != nil {
 		return nil, errors.Join(err, syscall.Unmount(folder, 0), os.Remove(folder))
 	}
-	return d, nil
-}
-
-// close removes the file system.
-func (d *disk) close() error {
-	_ = d.closer.Close() // if it fails, Wait reports it
-	if err := d.keeper.Wait(); err != nil {
-		return fmt.Errorf("removing %s: %w", d.folder, err)
-	}
-	return nil
+	return &disk{folder: folder, keeper: keeper}, nil
 }
 
 // ballast is the file that fills the disk.
@@ -129,33 +109,29 @@ func (d *disk) ballast() string { return filepath.Join(d.folder, "ballast") }
 
 // exhaust leaves no space on the disk.
 func (d *disk) exhaust(s *stage.Stage) {
-	s.Do(func() error {
-		file, err := os.Create(d.ballast())
-		if err != nil {
-			return err
+	file, err := os.Create(d.ballast())
+	s.Must(err)
+	block := make([]byte, 1<<16)
+	for err == nil {
+		if _, err = file.Write(block); err != nil && len(block) > 1 {
+			block, err = block[:len(block)/2], nil
 		}
-		block := make([]byte, 1<<16)
-		for err == nil {
-			if _, err = file.Write(block); err != nil && len(block) > 1 {
-				block, err = block[:len(block)/2], nil
-			}
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return errors.Join(err, file.Close())
-		}
-		return file.Close()
-	})
+	}
+	s.Must(file.Close())
+	if !errors.Is(err, syscall.ENOSPC) {
+		s.Must(err)
+	}
 	s.Harm("the disk is full")
 	if d.refuse != nil {
-		s.Do(func() error { return d.refuse(s) })
+		s.Must(d.refuse(s))
 	}
 }
 
 // free makes space again.
 func (d *disk) free(s *stage.Stage) {
-	s.Do(func() error { return os.Remove(d.ballast()) })
+	s.Must(os.Remove(d.ballast()))
 	if d.repair != nil {
-		s.Do(d.repair)
+		s.Must(d.repair())
 	}
 	s.Harm("there is space again")
 }
@@ -169,12 +145,12 @@ func onSmallDisk(kind *servers.Kind, megabytes int, args ...string) func() (*sta
 		}
 		server, err := servers.Start(d.keeps(kind), args...)
 		if err != nil {
-			return nil, errors.Join(err, d.close())
+			return nil, errors.Join(err, d.keeper.Close())
 		}
 		s := describe(kind, server, server.Addr(), "")
 		s.Any = d
 		stop := s.Stop
-		s.Stop = func() error { return errors.Join(stop(), d.close()) }
+		s.Stop = func() error { return errors.Join(stop(), d.keeper.Close()) }
 		switch kind {
 		case servers.Redis:
 			d.refuse = refuseRedis
@@ -267,5 +243,5 @@ func startSQLite() (*stage.Server, error) {
 		return nil, err
 	}
 	url := "sqlite://" + filepath.Join(d.folder, "locks.db")
-	return &stage.Server{URL: func([]string) string { return url }, Stop: d.close, Any: d}, nil
+	return &stage.Server{URL: func([]string) string { return url }, Stop: d.keeper.Close, Any: d}, nil
 }

@@ -5,6 +5,7 @@ package stories
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,11 +32,9 @@ func (r *replicated) isolate(s *stage.Stage) {
 // die kills the server, and returns when a replica has taken over.
 func (r *replicated) die(s *stage.Stage) {
 	s.Harm("the master dies")
-	s.Do(func() error {
-		ctx, cancel := context.WithTimeout(s.Context(), failoverLimit)
-		defer cancel()
-		return r.kill(ctx)
-	})
+	ctx, cancel := context.WithTimeout(s.Context(), failoverLimit)
+	defer cancel()
+	s.Must(r.kill(ctx))
 	s.Harm("a replica is the master")
 }
 
@@ -126,50 +125,30 @@ var clusterForgets = Story{
 		cluster := s.Server.Any.(*servers.Cluster)
 		a, b := s.Process("A"), s.Process("B")
 		turn(a)
-		var master, replica *servers.Server
-		s.Do(func() (err error) {
-			if master, err = cluster.Master(s.Context(), stage.LockName); err == nil {
-				replica, err = replicaOf(cluster, master)
-			}
-			return err
-		})
+		master, err := cluster.Master(s.Context(), stage.LockName)
+		s.Must(err)
+		// The nodes are the masters, then the replica of each.
+		replica := cluster.Nodes[slices.Index(cluster.Nodes, master)+len(cluster.Nodes)/2]
 		s.Wait(time.Second) // the replica knows that the lock is free
 		s.Harm("the replica is paused and cut off")
-		s.Do(replica.Pause)
-		s.Do(func() error { // otherwise the kernel delivers what the master has sent
-			client := newRedis(master.Addr())
-			defer client.Close()
-			return client.Do(s.Context(), "client", "kill", "type", "replica").Err()
-		})
+		s.Must(replica.Pause())
+		client := newRedis(master.Addr()) // otherwise the kernel delivers what the master has sent
+		defer client.Close()
+		s.Must(client.Do(s.Context(), "client", "kill", "type", "replica").Err())
 		a.Lock()
 		a.Read()
 		a.Check()
 		s.Harm("the master dies, and the replica goes on")
-		s.Do(func() error {
-			if err := errors.Join(master.Kill(), replica.Resume()); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(s.Context(), failoverLimit)
-			defer cancel()
-			_, err := cluster.WaitFailover(ctx, stage.LockName, master)
-			return err
-		})
+		s.Must(errors.Join(master.Kill(), replica.Resume()))
+		ctx, cancel := context.WithTimeout(s.Context(), failoverLimit)
+		defer cancel()
+		_, err = cluster.WaitFailover(ctx, stage.LockName, master)
+		s.Must(err)
 		s.Harm("the replica is the master")
 		if retry(s, b) {
 			writeBoth(s, a, b)
 		}
 	},
-}
-
-// replicaOf returns the replica of a master: the nodes are the masters, then the replica of each.
-func replicaOf(cluster *servers.Cluster, master *servers.Server) (*servers.Server, error) {
-	masters := len(cluster.Nodes) / 2
-	for i, node := range cluster.Nodes[:masters] {
-		if node == master {
-			return cluster.Nodes[masters+i], nil
-		}
-	}
-	return nil, errors.New("the lock is not with one of the first masters")
 }
 
 // startPostgresPair starts a database with an asynchronous replica. Processes connect

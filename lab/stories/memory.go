@@ -31,7 +31,7 @@ var memcachedEvicts = Story{
 		a.Read()
 		a.Check()
 		s.Harm("other data fills the memory")
-		s.Do(func() error { return fillMemcached(s.Server.Addrs[0]) })
+		s.Must(fillMemcached(s.Server.Addrs[0]))
 		if b.TryFor(s.TTL / 4) {
 			writeBoth(s, a, b)
 		}
@@ -74,17 +74,19 @@ var fullServer = Story{
 		turn(b)
 		a.Lock()
 		a.Deposit()
-		onServer(s, func(r *redis.Client) error { return fill(s.Context(), r) })
+		r := newRedis(s.Server.Addrs[0])
+		defer r.Close()
+		s.Must(fill(s.Context(), r))
 		s.Harm("the server is full")
 		if b.TryFor(s.TTL / 2) {
 			b.Deposit()
 		}
-		onServer(s, func(r *redis.Client) error { return r.Del(s.Context(), fillKey).Err() })
+		s.Must(r.Del(s.Context(), fillKey).Err())
 		s.Harm("there is room again, but the server refuses all writes")
-		onServer(s, func(r *redis.Client) error { return r.ConfigSet(s.Context(), "min-replicas-to-write", "1").Err() })
+		s.Must(r.ConfigSet(s.Context(), "min-replicas-to-write", "1").Err())
 		a.Read()
 		s.Wait(2 * s.TTL)
-		onServer(s, func(r *redis.Client) error { return r.ConfigSet(s.Context(), "min-replicas-to-write", "0").Err() })
+		s.Must(r.ConfigSet(s.Context(), "min-replicas-to-write", "0").Err())
 		s.Harm("the server accepts writes")
 		turn(b)
 		a.Write()
@@ -107,21 +109,18 @@ var evictingServer = Story{
 		a.Read()
 		a.Check()
 		s.Harm("other data fills the memory")
-		onServer(s, func(r *redis.Client) error {
-			value := bytes.Repeat([]byte("x"), 1000)
-			for round := range 20 { // many times the memory
-				_, err := r.Pipelined(s.Context(), func(p redis.Pipeliner) error {
-					for i := range 1000 {
-						p.Set(s.Context(), fmt.Sprint(fillKey, round, i), value, 0)
-					}
-					return nil
-				})
-				if err != nil {
-					return err
+		r := newRedis(s.Server.Addrs[0])
+		defer r.Close()
+		value := bytes.Repeat([]byte("x"), 1000)
+		for round := range 20 { // many times the memory
+			_, err := r.Pipelined(s.Context(), func(p redis.Pipeliner) error {
+				for i := range 1000 {
+					p.Set(s.Context(), fmt.Sprint(fillKey, round, i), value, 0)
 				}
-			}
-			return nil
-		})
+				return nil
+			})
+			s.Must(err)
+		}
 		if b.TryFor(s.TTL / 4) {
 			writeBoth(s, a, b)
 		}
@@ -140,11 +139,4 @@ func fill(ctx context.Context, r *redis.Client) error {
 		}
 	}
 	return errors.New("the server is never full")
-}
-
-// onServer does something with the server of the story.
-func onServer(s *stage.Stage, do func(r *redis.Client) error) {
-	client := newRedis(s.Server.Addrs[0])
-	defer client.Close()
-	s.Do(func() error { return do(client) })
 }

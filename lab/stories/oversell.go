@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,32 +28,20 @@ var oversell = Story{
 		o.Processes, o.Clients, o.Requests = cmp.Or(o.Processes, 5), cmp.Or(o.Clients, 50), cmp.Or(o.Requests, 10)
 		o.Stock, o.Think = cmp.Or(o.Stock, 40), cmp.Or(o.Think, 20*time.Millisecond)
 		if all := o.Clients * o.Requests; o.Stock >= all {
-			s.Do(func() error {
-				return fmt.Errorf("--stock %d is outside 1 to %d: there are %d requests", o.Stock, all-1, all)
-			})
+			s.Must(fmt.Errorf("--stock %d is outside 1 to %d: there are %d requests", o.Stock, all-1, all))
 		}
 		in, stock := newStock(s, o.Stock)
 		shops := s.Programs(o.Processes, "shop", shopTask{in, o.Processes, o.Think})
 		r := &sales{}
-		left := 0
-		s.Do(func() error {
-			if err := r.run(s, &o, shops); err != nil {
-				return err
-			}
-			for _, shop := range shops {
-				if err := shop.Stop(); err != nil {
-					return err
-				}
-			}
-			var err error
-			left, err = stock.read(s.Context())
-			return err
-		})
+		s.Must(r.run(s, &o, shops))
+		for _, shop := range shops {
+			s.Must(shop.Stop())
+		}
+		left, err := stock.read(s.Context())
+		s.Must(err)
 		r.report(s, &o, left)
 		if s.Ours() && (left != 0 || r.sold != o.Stock) {
-			s.Do(func() error {
-				return fmt.Errorf("%d were sold, and %d are left: exactly %d should have been sold", r.sold, left, o.Stock)
-			})
+			s.Must(fmt.Errorf("%d were sold, and %d are left: exactly %d should have been sold", r.sold, left, o.Stock))
 		}
 	},
 }
@@ -70,7 +59,7 @@ type sales struct {
 func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) error {
 	var addresses []string
 	for _, shop := range shops {
-		addresses = append(addresses, shop.Says)
+		addresses = append(addresses, strings.TrimPrefix(shop.Says, "http://"))
 	}
 	front, err := startBalancer(s, o, addresses)
 	if err != nil {
@@ -105,7 +94,7 @@ func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) er
 
 func startBalancer(s *stage.Stage, o *stage.Options, shops []string) (*balancer, error) {
 	if !o.Nginx {
-		return startProxy(s.Context(), shops, o.Clients)
+		return startProxy(shops, o.Clients), nil
 	}
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -117,8 +106,7 @@ func startBalancer(s *stage.Stage, o *stage.Options, shops []string) (*balancer,
 // buy sends a request.
 func (r *sales) buy(ctx context.Context, client *http.Client) error {
 	begun := time.Now()
-	status, _, err := request(ctx, client, http.MethodGet, fmt.Sprintf("http://shop/stock/reduce?id=%d", productID), "",
-		statusSold, statusSoldOut, statusRefused)
+	status, _, err := request(ctx, client, http.MethodPost, "http://shop/sell", "", statusSold, statusSoldOut, statusRefused)
 	if err != nil {
 		return err
 	}

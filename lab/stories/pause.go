@@ -70,13 +70,9 @@ var leaderKilled = Story{
 		a, b := s.Process("A"), s.Process("B")
 		a.Lock()
 		a.Deposit()
-		s.Do(func() error {
-			leader, err := cluster.Leader(s.Context())
-			if err != nil {
-				return err
-			}
-			return leader.Kill()
-		})
+		leader, err := cluster.Leader(s.Context())
+		s.Must(err)
+		s.Must(leader.Kill())
 		s.Harm("the leader is killed")
 		if b.TryFor(s.TTL / 2) {
 			b.Deposit()

@@ -34,10 +34,8 @@ var pausedHolder = Story{
 		}
 		read := func(p *stage.Process) {
 			p.Read()
-			s.Do(func() error {
-				_, err := row{stock, p.Token()}.read(s.Context())
-				return err
-			})
+			_, err := row{stock, p.Token()}.read(s.Context())
+			s.Must(err)
 		}
 		first, second := s.Process("1"), s.Process("2")
 		for {
@@ -55,17 +53,19 @@ var pausedHolder = Story{
 		if !second.Lock() { // where a lock is bound to a connection, it lives as long as the paused process
 			return
 		}
+		work := s.TTL / 5 // so that each step can be seen in the picture
 		read(second)
+		s.Wait(work)
 		second.WriteChecked()
 		second.Unlock()
+		s.Wait(work)
 		paused := first.Resume()
+		s.Wait(work)
 		first.WriteChecked()
+		s.Wait(work)
 		first.Unlock() // fails: the lock is lost
-		left := 0
-		s.Do(func() (err error) {
-			left, err = stock.read(s.Context())
-			return err
-		})
+		left, err := stock.read(s.Context())
+		s.Must(err)
 		s.Figure("sold", sold)
 		s.Figure("final_stock", left)
 		s.Figure("refused", refused)
@@ -73,9 +73,7 @@ var pausedHolder = Story{
 		s.Detail("stock", 1)
 		s.Detail("ttl_ms", s.TTL.Milliseconds())
 		if s.Subject() == "fenced" && (sold != 1 || left != 0) {
-			s.Do(func() error {
-				return fmt.Errorf("%d were sold, and %d are left: with the fence exactly 1 should have been sold", sold, left)
-			})
+			s.Must(fmt.Errorf("%d were sold, and %d are left: with the fence exactly 1 should have been sold", sold, left))
 		}
 	},
 }

@@ -37,37 +37,27 @@ func onQuota() (*stage.Server, error) {
 }
 
 func (q *quota) exhaust(s *stage.Stage) {
-	s.Do(func() error {
-		value := strings.Repeat("x", 1<<18)
-		for i := range 1000 { // etcd counts what it has written to its file, ten times a second
-			if _, err := q.client.Put(s.Context(), fmt.Sprint(fillKey, i), value); errors.Is(err, rpctypes.ErrNoSpace) {
-				return nil
-			} else if err != nil {
-				return err
-			}
+	value := strings.Repeat("x", 1<<18)
+	for i := range 1000 { // etcd counts what it has written to its file, ten times a second
+		_, err := q.client.Put(s.Context(), fmt.Sprint(fillKey, i), value)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			s.Harm("etcd's quota is used up")
+			return
 		}
-		return errors.New("etcd does not keep to its quota")
-	})
-	s.Harm("etcd's quota is used up")
+		s.Must(err)
+	}
+	s.Must(errors.New("etcd does not keep to its quota"))
 }
 
 // free does what etcd's documentation asks of an operator.
 func (q *quota) free(s *stage.Stage) {
-	s.Do(func() error {
-		deleted, err := q.client.Delete(s.Context(), fillKey, clientv3.WithPrefix())
-		if err != nil {
-			return err
-		}
-		_, err = q.client.Compact(s.Context(), deleted.Header.Revision, clientv3.WithCompactPhysical())
-		if err != nil {
-			return err
-		}
-		_, err = q.client.Defragment(s.Context(), q.client.Endpoints()[0])
-		if err != nil {
-			return err
-		}
-		_, err = q.client.AlarmDisarm(s.Context(), &clientv3.AlarmMember{})
-		return err
-	})
+	deleted, err := q.client.Delete(s.Context(), fillKey, clientv3.WithPrefix())
+	s.Must(err)
+	_, err = q.client.Compact(s.Context(), deleted.Header.Revision, clientv3.WithCompactPhysical())
+	s.Must(err)
+	_, err = q.client.Defragment(s.Context(), q.client.Endpoints()[0])
+	s.Must(err)
+	_, err = q.client.AlarmDisarm(s.Context(), &clientv3.AlarmMember{})
+	s.Must(err)
 	s.Harm("there is space again")
 }

@@ -27,13 +27,13 @@ func startRedlock(kind *servers.Kind) func() (*stage.Server, error) {
 func lockWithThree(s *stage.Stage, p *stage.Process) servers.Group {
 	members := s.Server.Any.(servers.Group)
 	s.Harm("servers 4 and 5 are down")
-	s.Do(members[3].Kill)
-	s.Do(members[4].Kill)
+	s.Must(members[3].Kill())
+	s.Must(members[4].Kill())
 	p.Lock()
 	p.Read()
 	p.Check()
-	s.Do(members[3].Restart)
-	s.Do(members[4].Restart)
+	s.Must(members[3].Restart())
+	s.Must(members[4].Restart())
 	s.Harm("servers 4 and 5 are back")
 	return members
 }
@@ -49,7 +49,7 @@ var memberForgets = Story{
 		a, b := s.Process("A"), s.Process("B")
 		members := lockWithThree(s, a)
 		s.Harm("server 3 restarts empty")
-		s.Do(members[2].RestartEmpty)
+		s.Must(members[2].RestartEmpty())
 		if b.TryFor(s.TTL / 2) {
 			writeBoth(s, a, b)
 		}
@@ -65,11 +65,11 @@ var delayedRestart = Story{
 		a, b := s.Process("A"), s.Process("B")
 		members := lockWithThree(s, a)
 		s.Harm("server 3 dies")
-		s.Do(members[2].Kill)
+		s.Must(members[2].Kill())
 		second := b.StartLock(s.Patience)
 		s.Wait(s.TTL + s.TTL/2)
 		s.Harm("server 3 is back, empty")
-		s.Do(members[2].RestartEmpty)
+		s.Must(members[2].RestartEmpty())
 		s.Wait(s.TTL)
 		a.Write()
 		a.Unlock()
@@ -91,7 +91,7 @@ var redlockClock = Story{
 		a.Check()
 		s.Harm("the clocks of three servers are set forward by an hour")
 		for _, m := range members[:3] {
-			s.Do(func() error { return m.SetClock(time.Hour) })
+			s.Must(m.SetClock(time.Hour))
 		}
 		if b.TryFor(s.TTL / 2) {
 			writeBoth(s, a, b)

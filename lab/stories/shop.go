@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
+	"net/http/httptest"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -30,32 +30,21 @@ type shop struct {
 }
 
 const (
-	allConnections = 40              // of all shops to a database, which allows about 100
-	closingTime    = 2 * time.Second // for pending requests when a shop closes
-	hesitation     = 10              // how many times as long a buyer thinks about the last ones
+	allConnections = 40 // of all shops to a database, which allows about 100
+	hesitation     = 10 // how many times as long a buyer thinks about the last ones
 )
 
-// runShop is the program of a shop. It says its address, and serves until its end.
+// runShop is the program of a shop. It says its URL, and serves until its end.
 func runShop(ctx context.Context, w *stage.Worker, task shopTask) error {
 	stock, err := task.Stock.open(ctx, max(2, allConnections/task.Processes))
 	if err != nil {
 		return err
 	}
 	defer stock.db.Close()
-	server, err := startServer(ctx, &shop{task, w, stock}, func() {})
-	if err != nil {
-		return err
-	}
-	defer server.close()
-	w.Ready(server.address)
-	select {
-	case <-server.ended:
-		return fmt.Errorf("serve: %w", server.err)
-	case <-ctx.Done():
-	}
-	closing, cancel := context.WithTimeout(context.Background(), closingTime)
-	defer cancel()
-	_ = server.Shutdown(closing) // close ends what is left
+	server := httptest.NewServer(&shop{task, w, stock})
+	defer server.Close()
+	w.Ready(server.URL)
+	<-ctx.Done()
 	return nil
 }
 
@@ -69,12 +58,8 @@ const (
 
 var errSoldOut = errors.New("sold out")
 
-// ServeHTTP answers GET /stock/reduce?id=1, which sells one.
+// ServeHTTP sells one.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || r.URL.Path != "/stock/reduce" || r.URL.Query().Get("id") != strconv.Itoa(productID) {
-		http.NotFound(w, r)
-		return
-	}
 	err := s.sell(r.Context())
 	status, text := statusSold, "OK"
 	if err != nil {

@@ -155,22 +155,16 @@ func (p place) open(ctx context.Context, connections int) (*stockTable, error) {
 }
 
 // newStock creates the table of the shops with a number in stock, until the end of the experiment.
-func newStock(s *stage.Stage, number int) (p place, stock *stockTable) {
-	p = place{Database: s.Options.Database, Table: newTable()}
+func newStock(s *stage.Stage, number int) (place, *stockTable) {
+	p := place{Database: s.Options.Database, Table: newTable()}
 	if p.Database == "" {
 		p.File = filepath.Join(s.Folder(), "stock.db")
 	}
-	s.Do(func() (err error) {
-		if stock, err = p.open(s.Context(), 1); err != nil {
-			return err
-		}
-		s.Cleanup(func(context.Context) error { return stock.db.Close() })
-		if err := stock.create(s.Context(), number); err != nil {
-			return err
-		}
-		s.Cleanup(stock.drop)
-		return nil
-	})
+	stock, err := p.open(s.Context(), 1)
+	s.Must(err)
+	s.Cleanup(func(context.Context) error { return stock.db.Close() })
+	s.Must(stock.create(s.Context(), number))
+	s.Cleanup(stock.drop)
 	s.Stock("in stock", number)
 	return p, stock
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,20 +28,16 @@ var token = Story{
 	Play: func(s *stage.Stage) {
 		o := s.Options
 		o.Processes, o.Requests = cmp.Or(o.Processes, 10), cmp.Or(o.Requests, 10)
-		s.Stock("calls that were taken", o.Processes*o.Requests)
-		var counts *service
-		s.Do(func() (err error) {
-			counts, err = startService(s.Context())
-			return err
-		})
-		defer counts.close()
-		users := s.Programs(o.Processes, "user", userTask{"http://" + counts.address, filepath.Join(s.Folder(), "token"), o.Requests})
+		s.Stock("calls that are not refused", o.Processes*o.Requests)
+		counts := startService()
+		defer counts.Close()
+		users := s.Programs(o.Processes, "user", userTask{counts.URL, filepath.Join(s.Folder(), "token"), o.Requests})
 		begun := time.Now()
 		for _, user := range users {
-			s.Do(user.Begin)
+			s.Must(user.Begin())
 		}
 		for _, user := range users {
-			s.Do(func() error { return user.Await(s.Context()) })
+			s.Must(user.Await(s.Context()))
 		}
 		counts.mu.Lock()
 		defer counts.mu.Unlock()
@@ -50,9 +47,8 @@ var token = Story{
 		s.Figure("fetches", counts.fetches)
 		s.Detail("seconds", time.Since(begun).Round(time.Millisecond).Seconds())
 		if s.Ours() && (counts.failed > 0 || counts.fetches != 1) {
-			s.Do(func() error {
-				return fmt.Errorf("%d calls failed, and %d tokens were fetched: with a lock no call should fail, and one token be fetched", counts.failed, counts.fetches)
-			})
+			s.Must(fmt.Errorf("%d calls failed, and %d tokens were fetched: with a lock no call should fail, and one token be fetched",
+				counts.failed, counts.fetches))
 		}
 	},
 }
@@ -148,7 +144,7 @@ func (u *user) fetch(ctx context.Context) (string, error) {
 //	GET  /token                                    a new token, which makes the last one invalid
 //	POST /message  Authorization: Bearer TOKEN     204, or 401 if the token is invalid
 type service struct {
-	*localServer
+	*httptest.Server
 
 	mu                     sync.Mutex
 	valid                  string
@@ -157,13 +153,13 @@ type service struct {
 
 const issueTime = 200 * time.Millisecond
 
-func startService(ctx context.Context) (s *service, err error) {
-	s = &service{}
+func startService() *service {
+	s := &service{}
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /token", s.issue)
 	routes.HandleFunc("POST /message", s.receive)
-	s.localServer, err = startServer(ctx, routes, func() {})
-	return s, err
+	s.Server = httptest.NewServer(routes)
+	return s
 }
 
 func (s *service) issue(w http.ResponseWriter, r *http.Request) {

@@ -66,13 +66,10 @@ var herd = Story{
 		}
 		s.Wait(time.Second) // all of them wait
 		received := func() (n int) {
-			s.Do(func() error {
-				figures, err := server.Monitor(s.Context())
-				if err == nil {
-					n, err = strconv.Atoi(figures["zk_packets_received"])
-				}
-				return err
-			})
+			figures, err := server.Monitor(s.Context())
+			s.Must(err)
+			n, err = strconv.Atoi(figures["zk_packets_received"])
+			s.Must(err)
 			return n
 		}
 		before := received()
