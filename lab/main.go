@@ -27,7 +27,6 @@ import (
 	"github.com/dlock-go/dlock/lab/child"
 	"github.com/dlock-go/dlock/lab/stage"
 	"github.com/dlock-go/dlock/lab/stories"
-	"github.com/dlock-go/dlock/lab/subject"
 )
 
 const usage = `The laboratory plays stories of how distributed locks fail.
@@ -247,13 +246,4 @@ func choose(names []string, only string) (jobs []job, err error) {
 		return nil, fmt.Errorf("none of these stories is played on %s: go run ./lab lists the stores", only)
 	}
 	return jobs, nil
-}
-
-// missing returns why a subject cannot be played, or nil.
-func missing(name string) error {
-	s, err := subject.Named(name)
-	if err != nil {
-		return nil // playing it reports that
-	}
-	return s.Missing()
 }

@@ -88,8 +88,7 @@ func present(results []*stage.Result) page.Page {
 		s := page.Story{Number: story.Number, Name: story.Name, Title: story.Title, Tells: story.Tells}
 		for _, r := range results {
 			if r.Story == story.Name {
-				about, _ := subject.Named(r.Subject) // play has checked it
-				s.Results = append(s.Results, page.Result{Result: r, About: about.About})
+				s.Results = append(s.Results, page.Result{Result: r, About: subject.Named(r.Subject).About})
 			}
 		}
 		if len(s.Results) > 0 {

@@ -75,7 +75,7 @@ func (p *player) playAll(ctx context.Context) ([]*stage.Result, error) {
 	var parts []part
 	for _, j := range p.jobs {
 		for _, c := range j.Cases {
-			if why := missing(c.Subject); why != nil {
+			if why := subject.Named(c.Subject).Missing(); why != nil {
 				fmt.Fprintf(os.Stderr, "    %-24s %-24s left out: %v\n", j.Name, c.Subject, why)
 				continue
 			}
@@ -123,18 +123,11 @@ func (p *player) playAll(ctx context.Context) ([]*stage.Result, error) {
 
 // play plays a story with one subject on a new server, or on a store that exists.
 func (p *player) play(ctx context.Context, j job, c stories.Case) *stage.Result {
-	failed := func(err error) *stage.Result {
-		return &stage.Result{Story: j.Name, Store: j.Store, Subject: c.Subject, Expected: c.Expect, Err: p.options.Clean(err.Error())}
-	}
-	s, err := subject.Named(c.Subject)
-	if err != nil {
-		return failed(err)
-	}
 	server, err := j.Start()
 	if err != nil {
-		return failed(err)
+		return &stage.Result{Story: j.Name, Store: j.Store, Subject: c.Subject, Expected: c.Expect, Err: p.options.Clean(err.Error())}
 	}
-	e := stage.Experiment{Subject: s, Server: server, TTL: j.TTL, Seed: p.seed, Play: j.Play}
+	e := stage.Experiment{Subject: subject.Named(c.Subject), Server: server, TTL: j.TTL, Seed: p.seed, Play: j.Play}
 	if len(j.Guards) > 0 {
 		e.Lock, e.Options = "dlock-lab/"+j.Name, p.options
 		if p.options.TTL > 0 {

@@ -12,11 +12,6 @@ import (
 	"github.com/dlock-go/dlock/test/harness/digits"
 )
 
-// soakHeader begins the table of results in docs/soak.md. A row is the newest soak of a store.
-const soakHeader = `| store | acquisitions | faults | time | leases lost | wake-up | more at the end: goroutines, connections, memory, entries | seed |
-|---|---:|---:|---:|---:|---:|---|---:|
-`
-
 // writeSoakRow replaces the row of a store in the table of a file.
 func writeSoakRow(file string, r *soak.Result) error {
 	text, err := os.ReadFile(file)
@@ -31,24 +26,12 @@ func writeSoakRow(file string, r *soak.Result) error {
 }
 
 func withSoakRow(text string, r *soak.Result) (string, error) {
-	before, table, found := strings.Cut(text, soakHeader)
-	if !found {
-		return "", fmt.Errorf("no table that begins with %q", soakHeader)
+	before, row, found := strings.Cut(text, "\n| "+r.Store+" | ")
+	_, after, ends := strings.Cut(row, "\n")
+	if !found || !ends {
+		return "", fmt.Errorf("no table with a row for %s", r.Store)
 	}
-	rows := make(map[string]string)
-	for strings.HasPrefix(table, "|") {
-		row, rest, _ := strings.Cut(table, "\n")
-		rows[strings.TrimSpace(strings.Split(row, "|")[1])], table = row, rest
-	}
-	rows[r.Store] = soakRow(r)
-	var b strings.Builder
-	b.WriteString(before + soakHeader)
-	for _, name := range soak.Stores() {
-		if row, ok := rows[name]; ok {
-			b.WriteString(row + "\n")
-		}
-	}
-	return b.String() + table, nil
+	return before + "\n" + soakRow(r) + "\n" + after, nil
 }
 
 func soakRow(r *soak.Result) string {

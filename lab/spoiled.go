@@ -76,7 +76,10 @@ func soakSpoiled(ctx context.Context, only string, seed uint64) error {
 		}
 		fmt.Fprintf(os.Stderr, "%-6s %5.1fs %-12s without %q: %s\n", mark, time.Since(began).Seconds(), m.store, m.rule, found)
 	}
-	if missed > 0 || tried == 0 {
+	if tried == 0 {
+		return usagef("no mistake has a rule that contains %q", only)
+	}
+	if missed > 0 {
 		return fmt.Errorf("%d of %d mistakes were not found", missed, tried)
 	}
 	return nil

@@ -21,9 +21,7 @@ type result struct {
 	Sold       int
 	FinalStock int `json:"final_stock"`
 	Stock      int
-	AtOnce     int     `json:"at_once"`
-	WaitP50MS  float64 `json:"wait_p50_ms"`
-	WaitP99MS  float64 `json:"wait_p99_ms"`
+	AtOnce     int `json:"at_once"`
 	Calls      int
 	Failed     int
 	Fetches    int
@@ -79,9 +77,13 @@ func TestStores(t *testing.T) {
 	}
 	t.Run("started", func(t *testing.T) {
 		t.Parallel()
-		p := newProgram(t, "pause", "--store", "redis,etcd", "--json").run(0)
-		decode(t, p.stdout.String(), "dlock", "fenced", "dlock", "fenced")
-		if !strings.Contains(p.stderr.String(), "servers are started and stopped for each result: redis, etcd") {
+		p := newProgram(t, "pause", "--store", "redis,memcached", "--ttl", "0.5", "--json").run(0)
+		for i, r := range decode(t, p.stdout.String(), "dlock", "fenced", "dlock", "fenced") {
+			if want := []int{500, 500, 1000, 1000}[i]; r.TTLMS != want {
+				t.Errorf("%+v; want a TTL of %d ms, as the store grants it", r, want)
+			}
+		}
+		if !strings.Contains(p.stderr.String(), "servers are started and stopped for each result: redis, memcached") {
 			t.Errorf("it does not say that it starts servers: %s", p.stderr.String())
 		}
 	})

@@ -29,7 +29,7 @@ const (
 
 // style colours a timeline by the variables of the page.
 const style = `.name { font-weight: 650; font-size: 13px; fill: var(--ink); } .tick, .note { fill: var(--faint); } .plain { fill: var(--faint); font-size: 12px; }
-.wrote { fill: var(--good); font-size: 13px; } .refused { fill: var(--bad); font-weight: 700; font-size: 13px; }
+.wrote { fill: var(--good); font-size: 13px; } .stale { fill: var(--bad); font-size: 13px; } .refused { fill: var(--bad); font-weight: 700; font-size: 13px; }
 .grid { stroke: var(--line); } .harm { stroke: var(--faint); stroke-dasharray: 2 3; } .hold { fill: var(--hold); } .holds { stroke: var(--hold); stroke-width: 16px; } .said { fill: var(--faint); opacity: .6; } .pause { fill: var(--pause); opacity: .85; } .overlap { fill: var(--bad); opacity: .3; } .stock { fill: var(--good); opacity: .4; } .short { fill: var(--bad); }
 `
 
@@ -267,7 +267,7 @@ func (d *drawing) mark(e stage.Event, y float64) {
 	case e.Kind == stage.Wrote && e.Refused:
 		sign, class, title = "✗", "refused", "the fence refuses the write"
 	case e.Kind == stage.Wrote && e.Stale:
-		sign, class, title = "●", "refused", "writes over what another process wrote"
+		sign, class, title = "●", "stale", "writes over what another process wrote"
 	case e.Kind == stage.Wrote:
 		sign, class, title = "●", "wrote", "writes the account"
 	case e.Kind == stage.Withheld:

@@ -3,7 +3,6 @@ package soak
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -16,14 +15,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlock-go/dlock/lab/subject"
-	"github.com/dlock-go/dlock/sqllock"
-	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // How many entries a store keeps, by its own account.
 
-func redisEntries(ctx context.Context, members servers.Group) (sum int, err error) {
-	for _, member := range members {
+func countKeys(ctx context.Context, p *place) (sum int, err error) {
+	for _, member := range p.members {
 		client := redis.NewClient(&redis.Options{Addr: member.Addr()})
 		n, err := client.DBSize(ctx).Result()
 		client.Close()
@@ -35,9 +32,8 @@ func redisEntries(ctx context.Context, members servers.Group) (sum int, err erro
 	return sum, nil
 }
 
-func memcachedEntries(ctx context.Context, addr string) (int, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
+func countItems(ctx context.Context, p *place) (int, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.Addrs[0])
 	if err != nil {
 		return 0, err
 	}
@@ -50,11 +46,11 @@ func memcachedEntries(ctx context.Context, addr string) (int, error) {
 			return strconv.Atoi(value)
 		}
 	}
-	return 0, fmt.Errorf("memcached at %s does not count its items", addr)
+	return 0, fmt.Errorf("memcached at %s does not count its items", p.Addrs[0])
 }
 
-func etcdEntries(ctx context.Context, addrs []string) (int, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+func countKeysAndLeases(ctx context.Context, p *place) (int, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: p.Addrs, Logger: zap.NewNop()})
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +66,13 @@ func etcdEntries(ctx context.Context, addrs []string) (int, error) {
 	return int(keys.Count) + len(leases.Leases), nil
 }
 
-func zookeeperEntries(ctx context.Context, server *servers.Server) (int, error) {
+func countNodes(ctx context.Context, p *place) (n int, err error) {
+	server := p.members[0]
+	if p.leader != nil {
+		if server, err = p.leader(ctx); err != nil {
+			return 0, errors.Join(err, ctx.Err())
+		}
+	}
 	figures, err := server.Monitor(ctx)
 	if err != nil {
 		return 0, err
@@ -78,54 +80,36 @@ func zookeeperEntries(ctx context.Context, server *servers.Server) (int, error) 
 	return strconv.Atoi(figures["zk_znode_count"])
 }
 
-// sqlLingers is how long the row of a dead waiter lasts at most.
-const sqlLingers = 30 * time.Second
+// Statements that count the locks and places of a database.
+const (
+	lockRows     = "SELECT (SELECT count(*) FROM dlock_locks) + (SELECT count(*) FROM dlock_queue)"
+	boundRows    = "SELECT count(*) FROM dlock_bound"
+	advisoryRows = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+)
 
-// countRows counts the locks and places of a database.
-const countRows = "SELECT (SELECT count(*) FROM dlock_locks) + (SELECT count(*) FROM dlock_queue)"
-
-// sqlEntries counts the rows of a server, those of locks that are bound to a connection if
-// bound is set.
-func sqlEntries(ctx context.Context, server *servers.Server, bound bool) (int, error) {
-	count := countRows
-	if bound {
-		count = "SELECT count(*) FROM dlock_bound"
-		if strings.HasPrefix(server.URL(), "postgres:") { // with the scheme session
-			count = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+func countRows(statement string) func(ctx context.Context, p *place) (int, error) {
+	return func(ctx context.Context, p *place) (int, error) {
+		text, err := p.sql(ctx, statement)
+		if err != nil {
+			return 0, err
 		}
+		return strconv.Atoi(text)
 	}
-	text, err := server.SQL(ctx, count)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(text)
 }
 
-// sqlJanitorIsDue makes the janitor of the next store that is opened run.
-func sqlJanitorIsDue(ctx context.Context, server *servers.Server) error {
-	key := "key"
-	if strings.HasPrefix(server.URL(), "mysql:") {
-		key = "`key`"
-	}
-	_, err := server.SQL(ctx, "UPDATE dlock_meta SET value = 0 WHERE "+key+" = 'swept'")
-	return err
-}
+// rowLingers is how long the row of a dead waiter lasts at most.
+const rowLingers = 30 * time.Second
 
-// sqliteRow executes a statement that returns a number.
-func sqliteRow(ctx context.Context, file, statement string, n *int) error {
-	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(file))
-	if err != nil {
+// sweep lets the janitor run: that of a store that is opened runs at once if it is due.
+func (p *place) sweep(ctx context.Context) error {
+	due := "UPDATE dlock_meta SET value = 0 WHERE key = 'swept'"
+	if len(p.members) > 0 && strings.HasPrefix(p.members[0].URL(), "mysql:") {
+		due = strings.Replace(due, "key", "`key`", 1)
+	}
+	if _, err := p.sql(ctx, due); err != nil {
 		return err
 	}
-	return errors.Join(db.QueryRowContext(ctx, statement).Scan(n), db.Close())
-}
-
-// runJanitor opens a store, whose janitor runs at once if it is due.
-func (p *place) runJanitor(ctx context.Context, due error) error {
-	if due != nil {
-		return due
-	}
-	store, err := subject.OpenStore(ctx, p.url(p.addrs))
+	store, err := subject.OpenStore(ctx, p.URL(p.Addrs))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/lab/child"
+	"github.com/dlock-go/dlock/lab/stage"
 	"github.com/dlock-go/dlock/test/harness/history"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
@@ -28,19 +29,14 @@ type process struct {
 
 // newProcess starts a process with proxies between it and the servers.
 func newProcess(j job, place *place, record *record, log *child.Log) (*process, error) {
-	p := &process{job: j, record: record, log: log}
-	var addrs []string
-	for _, addr := range place.addrs {
-		between, err := proxy.Start(addr)
-		if err != nil {
-			p.closeProxies()
-			return nil, err
-		}
-		p.proxies, addrs = append(p.proxies, between), append(addrs, between.Addr())
+	proxies, url, err := place.Connect()
+	if err != nil {
+		return nil, err
 	}
-	p.job.URL = place.url(addrs)
+	p := &process{job: j, record: record, log: log, proxies: proxies}
+	p.job.URL = url
 	if err := p.start(); err != nil {
-		p.closeProxies()
+		stage.Disconnect(proxies)
 		return nil, err
 	}
 	return p, nil
@@ -80,17 +76,11 @@ func (p *process) kill() {
 func (p *process) stop() ([]Measure, error) {
 	err := p.child.Stop(stopLimit)
 	p.record.died(p.job.Process, history.Now())
-	p.closeProxies()
+	stage.Disconnect(p.proxies)
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", p.job.Process, err)
 	}
 	return p.measures, nil
-}
-
-func (p *process) closeProxies() {
-	for _, between := range p.proxies {
-		between.Close()
-	}
 }
 
 // each calls do with every proxy of the process.

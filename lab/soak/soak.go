@@ -88,7 +88,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, err
 	}
 	err = s.run(ctx)
-	if stopErr := s.place.stop(); stopErr != nil {
+	if stopErr := s.place.Stop(); stopErr != nil {
 		err = errors.Join(err, stopErr)
 	}
 	return s.result, s.log.Explain(err)
@@ -187,7 +187,7 @@ func (s *soak) stopAll(processes []*process) error {
 			var measures []Measure
 			if measures, errs[i] = p.stop(); i == 0 && len(measures) == 2 {
 				s.result.Start, s.result.End = measures[0], measures[1]
-				for _, what := range measures[1].growth(measures[0], len(s.place.addrs)) {
+				for _, what := range measures[1].growth(measures[0], len(s.place.Addrs)) {
 					s.result.Grown = append(s.result.Grown, fmt.Sprintf("%s of a process: at first %v, at the end %v", what, measures[0], measures[1]))
 				}
 			}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dlock-go/dlock/lab/stage"
+	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
@@ -22,22 +25,17 @@ type store struct {
 	clients   int // in each process
 	faults    []string
 	start     func() (*place, error)
+	entries   func(ctx context.Context, p *place) (int, error) // that the store keeps; nil if there is none after the processes
 }
 
 // place is where the processes of a soak lock.
 type place struct {
-	addrs   []string // each process has a proxy of its own in front of each
-	url     func(addrs []string) string
-	members servers.Group
-	clock   time.Duration // the offset of the server's clock
-	leader  func(ctx context.Context) (*servers.Server, error)
-	entries func(ctx context.Context) (int, error) // that the store keeps; nil if there is none after the processes
-	// lingers is for how long after the end of a process the store may keep what is not a lock.
-	lingers time.Duration
-	// janitor makes the janitor of the store run at once, which otherwise removes what dead
-	// processes left behind every ten minutes. Nil if the store needs none.
-	janitor func(ctx context.Context) error
-	stop    func() error
+	*stage.Server // each process has a proxy of its own in front of each address
+	members       servers.Group
+	clock         time.Duration // the offset of the server's clock
+	leader        func(ctx context.Context) (*servers.Server, error)
+	sql           func(ctx context.Context, statement string) (string, error)
+	swept         bool // a janitor removes what dead processes left in the database, every ten minutes
 }
 
 var (
@@ -60,21 +58,24 @@ func without(fault string, faults []string) []string {
 // ZooKeeper only run forward: they are monotonic. A failover needs several members. A leader of
 // etcd that was stopped and goes on may revoke leases that are alive.
 var stores = []store{
-	{"memory", time.Second, 1, 4, []string{"pause"}, startMemory},
-	{"sqlite", time.Second, 4, 1, processFaults, startSQLite},
-	{"redis", time.Second, 4, 1, with("restart", "clock"), startRedis("redisson")},
-	{"redis-plain", time.Second, 4, 1, with("restart", "clock"), startRedis("plain")},
-	{"redlock", 2 * time.Second, 4, 1, with("restart"), startRedlock},
-	{"memcached", 2 * time.Second, 4, 1, with(), startMemcached},
-	{"mysql", time.Second, 4, 1, with("restart"), startSQL(servers.MariaDB, "")},
-	{"postgres", time.Second, 4, 1, with("restart", "clock"), startSQL(movable(servers.Postgres), "")},
-	{"session", 2 * time.Second, 4, 1, cutFaults, startSQL(servers.Postgres, "scheme=session")},
-	{"forupdate", 2 * time.Second, 4, 1, cutFaults, startSQL(servers.MariaDB, "scheme=forupdate")},
-	{"etcd", 3 * time.Second, 4, 1, with("restart"), startEtcd},
-	{"etcd-cluster", 3 * time.Second, 4, 1, without("server pause", with("restart", "failover")), startEtcdCluster},
-	{"zookeeper", 3 * time.Second, 4, 1, with("restart"), startZooKeeper},
-	{"zookeeper-ensemble", 3 * time.Second, 4, 1, with("restart", "failover"), startEnsemble},
+	{"memory", time.Second, 1, 4, []string{"pause"}, startMemory, nil},
+	{"sqlite", time.Second, 4, 1, processFaults, startSQLite, countRows(lockRows)},
+	{"redis", time.Second, 4, 1, with("restart", "clock"), one(movable(servers.Redis), "protocol=redisson"), countKeys},
+	{"redis-plain", time.Second, 4, 1, with("restart", "clock"), one(movable(servers.Redis), "protocol=plain"), countKeys},
+	{"redlock", 2 * time.Second, 4, 1, with("restart"), startRedlock, countKeys},
+	{"memcached", 2 * time.Second, 4, 1, with(), one(servers.Memcached, ""), countItems},
+	{"mysql", time.Second, 4, 1, with("restart"), database(servers.MariaDB), countRows(lockRows)},
+	{"postgres", time.Second, 4, 1, with("restart", "clock"), database(movable(servers.Postgres)), countRows(lockRows)},
+	{"session", 2 * time.Second, 4, 1, cutFaults, one(servers.Postgres, "scheme=session"), countRows(advisoryRows)},
+	{"forupdate", 2 * time.Second, 4, 1, cutFaults, one(servers.MariaDB, "scheme=forupdate"), countRows(boundRows)},
+	{"etcd", 3 * time.Second, 4, 1, with("restart"), one(servers.Etcd, "", servers.EtcdSynced), countKeysAndLeases},
+	{"etcd-cluster", 3 * time.Second, 4, 1, without("server pause", with("restart", "failover")), startEtcdCluster, countKeysAndLeases},
+	{"zookeeper", 3 * time.Second, 4, 1, with("restart"), one(servers.ZooKeeperReaping, zookeeperTimeout), countNodes},
+	{"zookeeper-ensemble", 3 * time.Second, 4, 1, with("restart", "failover"), startEnsemble, countNodes},
 }
+
+// zookeeperTimeout is that of sessions, and the TTL of the soak.
+const zookeeperTimeout = "timeout=3s"
 
 // Stores returns the names of all stores.
 func Stores() (names []string) {
@@ -99,7 +100,7 @@ func storeNamed(name string) (store, error) {
 }
 
 func startMemory() (*place, error) {
-	return &place{url: func([]string) string { return "" }, stop: func() error { return nil }}, nil
+	return &place{Server: &stage.Server{URL: func([]string) string { return "" }, Stop: func() error { return nil }}}, nil
 }
 
 func startSQLite() (*place, error) {
@@ -108,37 +109,49 @@ func startSQLite() (*place, error) {
 		return nil, err
 	}
 	file := filepath.Join(folder, "locks.db")
-	p := &place{
-		url:     func([]string) string { return "sqlite://" + file },
-		entries: func(ctx context.Context) (n int, err error) { return n, sqliteRow(ctx, file, countRows, &n) },
-		stop:    func() error { return os.RemoveAll(folder) },
-	}
-	p.lingers, p.janitor = sqlLingers, func(ctx context.Context) error {
-		return p.runJanitor(ctx, sqliteRow(ctx, file, "UPDATE dlock_meta SET value = 0 WHERE key = 'swept' RETURNING 0", new(int)))
-	}
-	return p, nil
+	return &place{
+		Server: &stage.Server{
+			URL:  func([]string) string { return "sqlite://" + file },
+			Stop: func() error { return os.RemoveAll(folder) },
+		},
+		sql:   func(ctx context.Context, statement string) (string, error) { return inFile(ctx, file, statement) },
+		swept: true,
+	}, nil
 }
 
-// one starts a single server. change completes the place.
-func one(kind *servers.Kind, query string, args []string, change func(p *place, s *servers.Server)) (*place, error) {
-	server, err := servers.Start(kind, args...)
+// inFile executes a statement in an SQLite file, and returns the first value if it has any.
+func inFile(ctx context.Context, file, statement string) (value string, err error) {
+	db, err := sql.Open("sqlite", sqllock.SQLiteDSN(file))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p := &place{addrs: []string{server.Addr()}, members: servers.Group{server}, stop: server.Stop,
-		url: func(addrs []string) string { return withQuery(kind.URL(strings.Join(addrs, ",")), query) }}
-	change(p, server)
-	return p, nil
+	if err = db.QueryRowContext(ctx, statement).Scan(&value); errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return value, errors.Join(err, db.Close())
 }
 
-func withQuery(url, query string) string {
-	switch {
-	case query == "":
-		return url
-	case strings.Contains(url, "?"):
-		return url + "&" + query
+// one starts a single server.
+func one(kind *servers.Kind, query string, args ...string) func() (*place, error) {
+	return func() (*place, error) {
+		s, err := stage.Start(kind, query, args...)
+		if err != nil {
+			return nil, err
+		}
+		server := s.Any.(*servers.Server)
+		return &place{Server: s, members: servers.Group{server}, sql: server.SQL}, nil
 	}
-	return url + "?" + query
+}
+
+// database starts a server whose locks are rows with an expiry.
+func database(kind *servers.Kind) func() (*place, error) {
+	return func() (*place, error) {
+		p, err := one(kind, "")()
+		if err == nil {
+			p.swept = true
+		}
+		return p, err
+	}
 }
 
 // movable returns a kind of server whose clock can be moved. It is killed at the end, because
@@ -149,64 +162,18 @@ func movable(kind *servers.Kind) *servers.Kind {
 	return moved
 }
 
-func startRedis(protocol string) func() (*place, error) {
-	return func() (*place, error) {
-		return one(movable(servers.Redis), "protocol="+protocol, nil, func(p *place, s *servers.Server) {
-			p.entries = func(ctx context.Context) (int, error) { return redisEntries(ctx, p.members) }
-		})
-	}
-}
-
 func startRedlock() (*place, error) {
-	members, err := servers.StartGroup(3, servers.Redis)
-	if err != nil {
-		return nil, err
-	}
-	return &place{addrs: members.Addrs(), members: members, stop: members.Stop,
-		url:     func(addrs []string) string { return "redlock://" + strings.Join(addrs, ",") },
-		entries: func(ctx context.Context) (int, error) { return redisEntries(ctx, members) }}, nil
-}
-
-func startMemcached() (*place, error) {
-	return one(servers.Memcached, "", nil, func(p *place, s *servers.Server) {
-		p.entries = func(ctx context.Context) (int, error) { return memcachedEntries(ctx, s.Addr()) }
-	})
-}
-
-func startSQL(kind *servers.Kind, query string) func() (*place, error) {
-	return func() (*place, error) {
-		return one(kind, query, nil, func(p *place, s *servers.Server) {
-			p.entries = func(ctx context.Context) (int, error) { return sqlEntries(ctx, s, query != "") }
-			if query == "" {
-				p.lingers, p.janitor = sqlLingers, func(ctx context.Context) error { return p.runJanitor(ctx, sqlJanitorIsDue(ctx, s)) }
-			}
-		})
-	}
-}
-
-func startEtcd() (*place, error) {
-	return one(servers.Etcd, "", []string{servers.EtcdSynced}, func(p *place, s *servers.Server) {
-		p.entries = func(ctx context.Context) (int, error) { return etcdEntries(ctx, p.members.Addrs()) }
-	})
+	s, err := stage.StartRedlock(3, servers.Redis)
+	return &place{Server: s, members: s.Any.(servers.Group)}, err
 }
 
 func startEtcdCluster() (*place, error) {
-	cluster, err := servers.StartEtcdCluster(nil)
+	s, err := stage.StartEtcdCluster()
 	if err != nil {
 		return nil, err
 	}
-	return &place{addrs: cluster.Members.Addrs(), members: cluster.Members, leader: cluster.Leader, stop: cluster.Stop,
-		url:     func(addrs []string) string { return servers.Etcd.URL(strings.Join(addrs, ",")) },
-		entries: func(ctx context.Context) (int, error) { return etcdEntries(ctx, cluster.Members.Addrs()) }}, nil
-}
-
-// zookeeperTimeout is that of sessions, and the TTL of the soak.
-const zookeeperTimeout = "timeout=3s"
-
-func startZooKeeper() (*place, error) {
-	return one(servers.ZooKeeperReaping, zookeeperTimeout, nil, func(p *place, s *servers.Server) {
-		p.entries = func(ctx context.Context) (int, error) { return zookeeperEntries(ctx, s) }
-	})
+	cluster := s.Any.(*servers.EtcdCluster)
+	return &place{Server: s, members: cluster.Members, leader: cluster.Leader}, nil
 }
 
 func startEnsemble() (*place, error) {
@@ -214,15 +181,6 @@ func startEnsemble() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{addrs: ensemble.Members.Addrs(), members: ensemble.Members, leader: ensemble.Leader, stop: ensemble.Stop,
-		url: func(addrs []string) string {
-			return withQuery(servers.ZooKeeper.URL(strings.Join(addrs, ",")), zookeeperTimeout)
-		},
-		entries: func(ctx context.Context) (int, error) {
-			leader, err := ensemble.Leader(ctx)
-			if err != nil {
-				return 0, errors.Join(err, ctx.Err())
-			}
-			return zookeeperEntries(ctx, leader)
-		}}, nil
+	s := stage.Around(ensemble.Members, servers.ZooKeeper.URL, zookeeperTimeout)
+	return &place{Server: s, members: ensemble.Members, leader: ensemble.Leader}, nil
 }

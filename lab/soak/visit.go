@@ -19,12 +19,12 @@ const visitMargin = 15 * time.Second
 // before (0) and after (1) the processes have locked, counts the entries of the store, and
 // finds what they left behind.
 func (s *soak) visit(ctx context.Context, when int) error {
-	if s.place.entries == nil {
+	if s.store.entries == nil {
 		return nil
 	}
 	var store driver.Store
 	if err := retry(ctx, visitMargin, func() (err error) {
-		store, err = subject.OpenStore(ctx, s.place.url(s.place.addrs))
+		store, err = subject.OpenStore(ctx, s.place.URL(s.place.Addrs))
 		return err
 	}); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *soak) visit(ctx context.Context, when int) error {
 			return errors.Join(err, client.Close())
 		}
 	}
-	return errors.Join(client.Close(), s.countEntries(ctx, store, when, limit+s.place.lingers))
+	return errors.Join(client.Close(), s.countEntries(ctx, store, when, limit))
 }
 
 // visitName acquires everything that a name has: all permits, or the exclusive lock.
@@ -80,17 +80,20 @@ func retry(ctx context.Context, limit time.Duration, call func() error) error {
 // fall to what it was before, and no lock may be held.
 func (s *soak) countEntries(ctx context.Context, store driver.Store, when int, limit time.Duration) error {
 	if when == 0 {
-		n, err := s.place.entries(ctx)
+		n, err := s.store.entries(ctx, s.place)
 		s.result.Entries[0] = n
 		return err
 	}
+	if s.place.swept {
+		limit += rowLingers
+	}
 	for end := time.Now().Add(limit); ; wait(ctx, settle) {
-		if s.place.janitor != nil {
-			if err := s.place.janitor(ctx); err != nil {
+		if s.place.swept {
+			if err := s.place.sweep(ctx); err != nil {
 				return fmt.Errorf("running the janitor: %w", err)
 			}
 		}
-		n, err := s.place.entries(ctx)
+		n, err := s.store.entries(ctx, s.place)
 		if err != nil {
 			return fmt.Errorf("counting the entries of the store: %w", err)
 		}

@@ -29,7 +29,6 @@ type Process struct {
 	last    int // ID of an order
 	read    balances
 	granted bool
-	paused  int // index into Record.Pauses, plus one; zero if the process is not paused
 }
 
 func (p *Process) start(j job) error {
@@ -47,7 +46,7 @@ func (p *Process) start(j job) error {
 
 // becomeReady waits until the process is ready.
 func (p *Process) becomeReady() error {
-	r, err := p.await(ready, p.answers[ready], readyLimit)
+	r, err := p.await(p.answers[ready], readyLimit)
 	p.Says = r.Text
 	return err
 }
@@ -68,17 +67,17 @@ func (p *Process) receive(r report) {
 }
 
 // send sends an order, and returns where its answer will be.
-func (p *Process) send(o order) (id int, answer chan report) {
+func (p *Process) send(o order) (answer chan report) {
 	p.mu.Lock()
 	p.last++
 	o.ID, answer = p.last, make(chan report, 1)
 	p.answers[o.ID] = answer
 	p.mu.Unlock()
 	p.stage.Must(p.child.SendJSON(o))
-	return o.ID, answer
+	return answer
 }
 
-func (p *Process) await(id int, answer chan report, limit time.Duration) (report, error) {
+func (p *Process) await(answer chan report, limit time.Duration) (report, error) {
 	select {
 	case r := <-answer:
 		return r, nil
@@ -87,7 +86,7 @@ func (p *Process) await(id int, answer chan report, limit time.Duration) (report
 		case r := <-answer: // its last words
 			return r, nil
 		default:
-			return report{}, fmt.Errorf("process %s has ended (order %d)", p.Name, id)
+			return report{}, fmt.Errorf("process %s has ended", p.Name)
 		}
 	case <-time.After(limit):
 		return report{}, fmt.Errorf("process %s did not answer within %v", p.Name, limit)
@@ -112,10 +111,10 @@ func (p *Process) TryFor(limit time.Duration) bool { return p.StartLock(limit)()
 // StartLock begins to wait for the lock, or for several names at once. wait reports
 // whether the process got it within limit.
 func (p *Process) StartLock(limit time.Duration, names ...string) (wait func() bool) {
-	id, answer := p.send(order{Do: "lock", Limit: limit, Names: names})
+	answer := p.send(order{Do: "lock", Limit: limit, Names: names})
 	result := make(chan bool, 1)
 	go func() {
-		r, err := p.await(id, answer, limit+answerLimit)
+		r, err := p.await(answer, limit+answerLimit)
 		switch {
 		case err != nil:
 			result <- false // killed, paused, or the end of the experiment
@@ -195,9 +194,9 @@ func (p *Process) Unlock() { p.StartUnlock()() }
 
 // StartUnlock begins to release the lock; wait returns when that has ended.
 func (p *Process) StartUnlock() (wait func()) {
-	id, answer := p.send(order{Do: "unlock", Limit: answerLimit})
+	answer := p.send(order{Do: "unlock", Limit: answerLimit})
 	return func() {
-		r, err := p.await(id, answer, 2*answerLimit)
+		r, err := p.await(answer, 2*answerLimit)
 		p.stage.Must(err)
 		p.mu.Lock()
 		p.granted = false
@@ -212,8 +211,8 @@ func (p *Process) StartUnlock() (wait func()) {
 
 // do executes an order that does not wait for a server.
 func (p *Process) do(o order) report {
-	id, answer := p.send(o)
-	r, err := p.await(id, answer, answerLimit)
+	answer := p.send(o)
+	r, err := p.await(answer, answerLimit)
 	p.stage.Must(err)
 	if r.Err != "" {
 		p.stage.Must(fmt.Errorf("process %s: %s: %s", p.Name, o.Do, r.Err))
@@ -225,21 +224,12 @@ func (p *Process) do(o order) report {
 func (p *Process) Pause() {
 	p.stage.Must(p.child.Pause())
 	p.stage.Harm(p.Name + " is paused")
-	r := p.stage.record
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Pauses = append(r.Pauses, Span{Process: p.Name, From: Now() - r.began})
-	p.paused = len(r.Pauses)
+	p.stage.record.paused(p.Name)
 }
 
 // Resume lets the process go on, and returns how long it was paused.
 func (p *Process) Resume() time.Duration {
-	r := p.stage.record
-	r.mu.Lock()
-	pause := &r.Pauses[p.paused-1]
-	pause.To = Now() - r.began
-	length := pause.To - pause.From
-	r.mu.Unlock()
+	length := p.stage.record.resumed(p.Name)
 	p.stage.Must(p.child.Resume())
 	p.stage.Harm(p.Name + " goes on")
 	return length

@@ -120,6 +120,25 @@ func (r *Record) fell(at time.Duration) {
 	r.Stock.Falls = append(r.Stock.Falls, at-r.began)
 }
 
+func (r *Record) paused(process string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Pauses = append(r.Pauses, Span{Process: process, From: Now() - r.began})
+}
+
+// resumed ends the last pause of a process, and returns how long it was.
+func (r *Record) resumed(process string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range slices.Backward(r.Pauses) {
+		if p := &r.Pauses[i]; p.Process == process {
+			p.To = Now() - r.began
+			return p.To - p.From
+		}
+	}
+	return 0
+}
+
 // hold returns a hold by the process and its number there.
 func (r *Record) hold(process string, number int) *Hold {
 	r.mu.Lock()

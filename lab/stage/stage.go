@@ -11,8 +11,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/dlock-go/dlock/lab/child"
 	"github.com/dlock-go/dlock/lab/subject"
@@ -37,9 +40,27 @@ type Server struct {
 
 	// Network is where the processes of [Stage.ProcessInNetwork] run. Optional.
 	Network *Network
+}
 
-	// Held reports whether the server says that the lock is held. Optional.
-	Held func(ctx context.Context) (bool, error)
+// Connect puts a proxy in front of each address. It returns the URL of the servers behind the proxies.
+func (s *Server) Connect() (proxies []*proxy.Proxy, url string, err error) {
+	var addrs []string
+	for _, addr := range s.Addrs {
+		between, err := proxy.Start(addr)
+		if err != nil {
+			Disconnect(proxies)
+			return nil, "", err
+		}
+		proxies, addrs = append(proxies, between), append(addrs, between.Addr())
+	}
+	return proxies, s.URL(addrs), nil
+}
+
+// Disconnect closes proxies.
+func Disconnect(proxies []*proxy.Proxy) {
+	for _, between := range proxies {
+		between.Close()
+	}
 }
 
 // Result is what an experiment showed about a subject.
@@ -131,6 +152,7 @@ func Perform(ctx context.Context, e Experiment) *Result {
 	r := &Result{Subject: e.Subject.Name, Role: e.Subject.Role, Record: st.record, Took: time.Since(began)}
 	for _, p := range st.processes {
 		p.end()
+		Disconnect(p.Proxies)
 	}
 	if err = st.log.Explain(errors.Join(err, st.cleanUp())); err != nil {
 		r.Err = err.Error()
@@ -196,17 +218,18 @@ func (s *Stage) Ours() bool { return s.subject.Role == subject.Ours }
 // observeEvery is how often the server is asked whether the lock is held.
 const observeEvery = 10 * time.Millisecond
 
-// observe records what the server says, until end is called.
+// observe records what the server says, if it is a Redis, until end is called.
 func (s *Stage) observe() (end func()) {
-	if s.Server.Held == nil {
+	if len(s.Server.Addrs) != 1 || !strings.HasPrefix(s.Server.URL(s.Server.Addrs), "redis://") {
 		return func() {}
 	}
+	client := redis.NewClient(&redis.Options{Addr: s.Server.Addrs[0]})
 	ctx, cancel := context.WithCancel(s.ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
 		for ctx.Err() == nil {
-			if held, err := s.Server.Held(ctx); err == nil {
-				s.record.observed(held)
+			if n, err := client.Exists(ctx, s.lock).Result(); err == nil {
+				s.record.observed(n > 0)
 			}
 			time.Sleep(observeEvery)
 		}
@@ -214,6 +237,7 @@ func (s *Stage) observe() (end func()) {
 	return func() {
 		cancel()
 		work.Wait()
+		_ = client.Close() // it has no further use
 	}
 }
 
@@ -236,18 +260,12 @@ func (s *Stage) Process(name string) *Process { return s.ProcessWithClock(name, 
 
 // ProcessWithClock starts a process whose wall clock is wrong by an amount.
 func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
-	p := &Process{Name: name, stage: s}
-	var addrs []string
-	for _, addr := range s.Server.Addrs {
-		between, err := proxy.Start(addr)
-		s.Must(err)
-		s.Cleanup(func(context.Context) error {
-			between.Close()
-			return nil
-		})
-		p.Proxies, addrs = append(p.Proxies, between), append(addrs, between.Addr())
-	}
-	s.start(p, s.job(addrs, wrong))
+	proxies, url, err := s.Server.Connect()
+	s.Must(err)
+	p := &Process{Name: name, stage: s, Proxies: proxies}
+	j := s.job(url)
+	j.Config.Clock = wrong
+	s.start(p, j)
 	s.Must(p.becomeReady())
 	return p
 }
@@ -256,7 +274,7 @@ func (s *Stage) ProcessWithClock(name string, wrong time.Duration) *Process {
 // server listens on the address of the namespace's cable.
 func (s *Stage) ProcessInNetwork(name string) *Process {
 	p := &Process{Name: name, stage: s, network: s.Server.Network}
-	s.start(p, s.job(s.Server.Addrs, 0))
+	s.start(p, s.job(s.Server.URL(s.Server.Addrs)))
 	s.Must(p.becomeReady())
 	return p
 }
@@ -265,7 +283,7 @@ func (s *Stage) ProcessInNetwork(name string) *Process {
 func (s *Stage) Programs(n int, role string, task any) (all []*Process) {
 	text, err := json.Marshal(task)
 	s.Must(err)
-	j := s.job(s.Server.Addrs, 0)
+	j := s.job(s.Server.URL(s.Server.Addrs))
 	j.Role, j.Task = role, text
 	for i := range n {
 		p := &Process{Name: fmt.Sprint(i + 1), stage: s, program: true}
@@ -278,9 +296,9 @@ func (s *Stage) Programs(n int, role string, task any) (all []*Process) {
 	return all
 }
 
-// job is the task of a process that finds the servers at addrs.
-func (s *Stage) job(addrs []string, wrong time.Duration) job {
-	config := subject.Config{URL: s.Server.URL(addrs), Name: s.lock, TTL: s.TTL, Fixed: s.FixedTTL, Clock: wrong}
+// job is the task of a process that locks with the servers at a URL.
+func (s *Stage) job(url string) job {
+	config := subject.Config{URL: url, Name: s.lock, TTL: s.TTL, Fixed: s.FixedTTL}
 	return job{Role: Role, Subject: s.subject.Name, Config: config}
 }
 

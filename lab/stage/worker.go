@@ -97,11 +97,8 @@ func newWorker(ctx context.Context, task []byte) (*Worker, error) {
 	if err := json.Unmarshal(task, &w.job); err != nil {
 		return nil, err
 	}
-	s, err := subject.Named(w.job.Subject)
-	if err != nil {
-		return nil, err
-	}
-	w.Locker, err = s.Open(ctx, w.job.Config)
+	var err error
+	w.Locker, err = subject.Named(w.job.Subject).Open(ctx, w.job.Config)
 	return w, err
 }
 

@@ -143,13 +143,12 @@ func onSmallDisk(kind *servers.Kind, megabytes int, args ...string) func() (*sta
 		if err != nil {
 			return nil, err
 		}
-		server, err := servers.Start(d.keeps(kind), args...)
+		s, err := stage.Start(d.keeps(kind), "", args...)
 		if err != nil {
 			return nil, errors.Join(err, d.keeper.Close())
 		}
-		s := describe(kind, server, server.Addr(), "")
+		server, stop := s.Any.(*servers.Server), s.Stop
 		s.Any = d
-		stop := s.Stop
 		s.Stop = func() error { return errors.Join(stop(), d.keeper.Close()) }
 		switch kind {
 		case servers.Redis:
@@ -167,24 +166,22 @@ func onSmallDisk(kind *servers.Kind, megabytes int, args ...string) func() (*sta
 
 // keeps returns a kind of server whose data is on the disk.
 func (d *disk) keeps(kind *servers.Kind) *servers.Kind {
-	k := *kind
 	data := d.folder
 	if kind.Init != nil {
 		data = filepath.Join(d.folder, "data") // which belongs to the user of the server
+	}
+	k := elsewhere(kind, func(in *servers.Instance) { in.Data = data })
+	if kind == servers.Postgres {
+		init := k.Init
 		k.Init = func(in servers.Instance) ([]servers.Command, error) {
-			in.Data = data
-			commands, err := kind.Init(in)
-			if kind == servers.Postgres && err == nil {
+			commands, err := init(in)
+			if err == nil {
 				commands[0] = append(commands[0], "--wal-segsize=1") // in megabytes
 			}
 			return commands, err
 		}
 	}
-	k.Args = func(in servers.Instance) []string {
-		in.Data = data
-		return kind.Args(in)
-	}
-	return &k
+	return k
 }
 
 // refuseRedis writes until Redis has noticed that its log cannot grow.

@@ -18,7 +18,7 @@ var slowNetwork = Story{
 	On: []Place{
 		onRedis(caught("redis/no-watchdog", stage.TwoHolders), peer("redis/redsync"), peer("redis/bsm"), peer("redis/rueidislock"), ours("redis")),
 		{"etcd", run(servers.Etcd, ""), []Case{peer("etcd/concurrency"), ours("etcd")}},
-		{"zookeeper", run(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), ours("zookeeper")}},
+		{"zookeeper", run(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), ours("zookeeper")}},
 		{"memcached", run(servers.Memcached, ""), []Case{ours("memcached")}},
 		{"postgres", run(servers.Postgres, ""), []Case{ours("postgres")}},
 		{"mysql", run(servers.MariaDB, ""), []Case{ours("mysql")}},

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +38,15 @@ var oversell = Story{
 		}
 		left, err := stock.read(s.Context())
 		s.Must(err)
-		r.report(s, &o, left)
+		s.Figure("requests", r.requests)
+		s.Figure("sold", r.sold)
+		s.Figure("final_stock", left)
+		s.Figure("at_once", s.AtOnce())
+		s.Figure("seconds", r.elapsed.Round(time.Millisecond).Seconds())
+		s.Detail("stock", o.Stock)
+		s.Detail("refused", r.refused)
+		s.Detail("processes", o.Processes)
+		s.Detail("clients", o.Clients)
 		if s.Ours() && (left != 0 || r.sold != o.Stock) {
 			s.Must(fmt.Errorf("%d were sold, and %d are left: exactly %d should have been sold", r.sold, left, o.Stock))
 		}
@@ -48,10 +55,9 @@ var oversell = Story{
 
 // sales are what the clients know.
 type sales struct {
-	mu            sync.Mutex
-	sold, refused int
-	waits         []time.Duration // for the answers
-	elapsed       time.Duration
+	mu                      sync.Mutex
+	requests, sold, refused int
+	elapsed                 time.Duration
 }
 
 // run lets all clients send requests to the balancer, each one after the other, until all are
@@ -88,7 +94,6 @@ func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) er
 	}
 	all.Wait()
 	r.elapsed = time.Since(start)
-	slices.Sort(r.waits)
 	return context.Cause(ctx)
 }
 
@@ -105,14 +110,13 @@ func startBalancer(s *stage.Stage, o *stage.Options, shops []string) (*balancer,
 
 // buy sends a request.
 func (r *sales) buy(ctx context.Context, client *http.Client) error {
-	begun := time.Now()
 	status, _, err := request(ctx, client, http.MethodPost, "http://shop/sell", "", statusSold, statusSoldOut, statusRefused)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waits = append(r.waits, time.Since(begun))
+	r.requests++
 	switch status {
 	case statusSold:
 		r.sold++
@@ -120,25 +124,4 @@ func (r *sales) buy(ctx context.Context, client *http.Client) error {
 		r.refused++
 	}
 	return nil
-}
-
-// percentile returns the wait in milliseconds that p of 100 requests did not exceed.
-func (r *sales) percentile(p int) float64 {
-	wait := r.waits[min(len(r.waits)*p/100, len(r.waits)-1)]
-	return float64(wait.Round(10*time.Microsecond)) / float64(time.Millisecond)
-}
-
-func (r *sales) report(s *stage.Stage, o *stage.Options, left int) {
-	s.Figure("requests", len(r.waits))
-	s.Figure("sold", r.sold)
-	s.Figure("final_stock", left)
-	s.Figure("at_once", s.AtOnce())
-	s.Figure("requests_per_s", float64(int(float64(len(r.waits))/r.elapsed.Seconds()*10))/10)
-	s.Figure("wait_p50_ms", r.percentile(50))
-	s.Figure("wait_p99_ms", r.percentile(99))
-	s.Detail("stock", o.Stock)
-	s.Detail("refused", r.refused)
-	s.Detail("processes", o.Processes)
-	s.Detail("clients", o.Clients)
-	s.Detail("seconds", r.elapsed.Round(time.Millisecond).Seconds())
 }

@@ -25,7 +25,7 @@ var silentPartition = Story{
 		{"redis", inNetwork(servers.Redis, "", "--protected-mode", "no"), []Case{caught("redis/endless-renewal", stage.TwoHolders),
 			peer("redis/redsync"), peer("redis/rueidislock"), peer("redis/redisson"), ours("redis")}},
 		{"etcd", inNetwork(servers.Etcd, ""), []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"), ours("etcd")}},
-		{"zookeeper", inNetwork(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}},
+		{"zookeeper", inNetwork(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}},
 		{"postgres", inNetwork(servers.Postgres, ""), []Case{caught("postgres/for-update", stage.Stuck), ours("postgres")}},
 	},
 	Play: func(s *stage.Stage) {
@@ -58,7 +58,7 @@ var oneWayPartition = Story{
 		{"redis", inNetwork(servers.Redis, "", "--protected-mode", "no"), []Case{caught("redis/endless-renewal", stage.TwoHolders),
 			peer("redis/redsync"), peer("redis/rueidislock"), peer("redis/redisson"), ours("redis")}},
 		{"etcd", inNetwork(servers.Etcd, ""), []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"), ours("etcd")}},
-		{"zookeeper", inNetwork(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}},
+		{"zookeeper", inNetwork(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}},
 		{"postgres", inNetwork(servers.Postgres, ""), []Case{ours("postgres")}},
 	},
 	Play: func(s *stage.Stage) {
@@ -121,12 +121,11 @@ func inNetwork(kind *servers.Kind, query string, args ...string) func() (*stage.
 		if err != nil {
 			return nil, err
 		}
-		server, err := servers.Start(listenAt(kind, network.Server), args...)
+		s, err := stage.Start(listenAt(kind, network.Server), query, args...)
 		if err != nil {
 			return nil, errors.Join(err, network.Close())
 		}
-		s := describe(kind, server, withHost(server.Addr(), network.Server), query)
-		s.Network = network
+		s.Addrs[0], s.Network = withHost(s.Addrs[0], network.Server), network
 		stop := s.Stop
 		s.Stop = func() error { return errors.Join(stop(), network.Close()) }
 		return s, nil
@@ -135,32 +134,21 @@ func inNetwork(kind *servers.Kind, query string, args ...string) func() (*stage.
 
 // listenAt returns a kind of server that listens at another host than 127.0.0.1.
 func listenAt(kind *servers.Kind, host string) *servers.Kind {
-	k := *kind
-	k.Args = func(in servers.Instance) []string {
-		in.Host = host
-		return kind.Args(in)
-	}
-	k.Configure = func(in servers.Instance) error {
-		in.Host = host
-		if kind == servers.Postgres {
-			return trustNetwork(in)
-		}
-		if kind.Configure == nil {
-			return nil
-		}
-		return kind.Configure(in)
-	}
+	k := elsewhere(kind, func(in *servers.Instance) { in.Host = host })
 	k.Probe = func(ctx context.Context, addr string) error { return kind.Probe(ctx, withHost(addr, host)) }
-	return &k
+	if kind == servers.Postgres {
+		k.Configure = func(in servers.Instance) error { return trustNetwork(in.Data, host) }
+	}
+	return k
 }
 
 // trustNetwork lets clients of the cable in, as initdb does for those of 127.0.0.1.
-func trustNetwork(in servers.Instance) error {
-	rules, err := os.OpenFile(filepath.Join(in.Data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+func trustNetwork(data, host string) error {
+	rules, err := os.OpenFile(filepath.Join(data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(rules, "host all all %s/30 trust\n", in.Host)
+	_, err = fmt.Fprintf(rules, "host all all %s/30 trust\n", host)
 	return errors.Join(err, rules.Close())
 }
 

@@ -18,7 +18,7 @@ var pauseBeforeWrite = Story{
 		onRedis(caught("redis/no-fence", stage.Accepted), peer("redis/redsync"), peer("redis/bsm"), peer("redis/rueidislock"),
 			peer("redis/redisson"), peer("redis/redisson-fenced"), ours("redis", stage.Refused)),
 		{"etcd", run(servers.Etcd, ""), []Case{peer("etcd/concurrency"), ours("etcd", stage.Refused)}},
-		{"zookeeper", run(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/curator"), ours("zookeeper", stage.Refused)}},
+		{"zookeeper", run(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/curator"), ours("zookeeper", stage.Refused)}},
 		{"memcached", run(servers.Memcached, ""), []Case{ours("memcached", stage.Refused)}},
 		{"mysql", run(servers.MariaDB, ""), []Case{ours("mysql", stage.Refused)}},
 		{"postgres", run(servers.Postgres, ""), []Case{ours("postgres", stage.Refused)}},
@@ -44,7 +44,7 @@ var sessionWhilePaused = Story{
 	Tells: "A is paused for longer than the server keeps its session or lease. B gets the lock. When A goes on, it must know before its next step that it has lost the lock.",
 	On: []Place{
 		{"etcd", run(servers.Etcd, ""), []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"), ours("etcd")}},
-		{"zookeeper", run(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/curator"), ours("zookeeper")}},
+		{"zookeeper", run(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/curator"), ours("zookeeper")}},
 	},
 	Play: func(s *stage.Stage) {
 		s.Patience += 10 * time.Second
@@ -62,7 +62,7 @@ var leaderKilled = Story{
 	Number: 18, Name: "etcd-leader-killed", TTL: 4 * time.Second,
 	Title: "The leader of etcd is killed, and then the lease expires",
 	Tells: "The leader of three servers is killed while A has the lock: A keeps it. Then A is paused for longer than its lease lives: B gets it, and A knows that when it goes on.",
-	On: []Place{{"etcd", startEtcdCluster, []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"),
+	On: []Place{{"etcd", stage.StartEtcdCluster, []Case{caught("etcd/lease-only", stage.TwoFenced), peer("etcd/concurrency"),
 		ours("etcd")}}},
 	Play: func(s *stage.Stage) {
 		s.Patience += 15 * time.Second
@@ -83,12 +83,4 @@ var leaderKilled = Story{
 			writeAfterPause(s, a, b)
 		}
 	},
-}
-
-func startEtcdCluster() (*stage.Server, error) {
-	cluster, err := servers.StartEtcdCluster(nil)
-	if err != nil {
-		return nil, err
-	}
-	return &stage.Server{URL: func([]string) string { return cluster.URL() }, Stop: cluster.Stop, Any: cluster}, nil
 }

@@ -22,17 +22,17 @@ type quota struct{ client *clientv3.Client }
 const quotaBytes = 4 << 20
 
 func onQuota() (*stage.Server, error) {
-	server, err := servers.Start(servers.Etcd, fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes))
+	s, err := stage.Start(servers.Etcd, "", fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes))
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()})
+	stop := s.Stop
+	client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, Logger: zap.NewNop()})
 	if err != nil {
-		return nil, errors.Join(err, server.Stop())
+		return nil, errors.Join(err, stop())
 	}
-	s := describe(servers.Etcd, server, server.Addr(), "")
 	s.Any = &quota{client}
-	s.Stop = func() error { return errors.Join(client.Close(), server.Stop()) }
+	s.Stop = func() error { return errors.Join(client.Close(), stop()) }
 	return s, nil
 }
 

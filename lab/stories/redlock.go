@@ -3,7 +3,6 @@
 package stories
 
 import (
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/lab/stage"
@@ -12,14 +11,7 @@ import (
 
 // startRedlock starts five independent servers that keep nothing across a restart.
 func startRedlock(kind *servers.Kind) func() (*stage.Server, error) {
-	return func() (*stage.Server, error) {
-		members, err := servers.StartGroup(5, kind, "--appendonly", "no")
-		if err != nil {
-			return nil, err
-		}
-		return &stage.Server{URL: func(addrs []string) string { return "redlock://" + strings.Join(addrs, ",") },
-			Addrs: members.Addrs(), Stop: members.Stop, Any: members}, nil
-	}
+	return func() (*stage.Server, error) { return stage.StartRedlock(5, kind, "--appendonly", "no") }
 }
 
 // lockWithThree lets a process lock while the last two of five servers are dead, so that it

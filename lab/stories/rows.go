@@ -42,7 +42,7 @@ var vanishedTransaction = Story{
 	Tells: "A holds a row with SELECT ... FOR UPDATE. Its network is gone without a word. The database keeps the transaction, and with it the lock, until TCP gives up, which takes minutes or hours. " +
 		"dlock's scheme forupdate has the same limit, which its page says; its rows with an expiry do not.",
 	On: []Place{
-		{"forupdate", run(servers.Postgres, "&scheme=forupdate"), []Case{ours("forupdate", stage.Stuck)}},
+		{"forupdate", run(servers.Postgres, "scheme=forupdate"), []Case{ours("forupdate", stage.Stuck)}},
 		{"postgres", run(servers.Postgres, ""), []Case{caught("postgres/for-update", stage.Stuck), ours("postgres")}},
 	},
 	Play: func(s *stage.Stage) {

@@ -3,9 +3,6 @@
 package stories
 
 import (
-	"context"
-	"errors"
-
 	"github.com/dlock-go/dlock/lab/stage"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
@@ -32,28 +29,29 @@ var startStores = map[string]func() (*stage.Server, error){
 
 // run starts one server.
 func run(kind *servers.Kind, query string, args ...string) func() (*stage.Server, error) {
-	return func() (*stage.Server, error) {
-		server, err := servers.Start(kind, args...)
-		if err != nil {
-			return nil, err
-		}
-		return describe(kind, server, server.Addr(), query), nil
-	}
+	return func() (*stage.Server, error) { return stage.Start(kind, query, args...) }
 }
 
-// describe returns a server that listens at addr.
-func describe(kind *servers.Kind, server *servers.Server, addr, query string) *stage.Server {
-	url := func(addrs []string) string { return kind.URL(addrs[0]) + query }
-	s := &stage.Server{URL: url, Addrs: []string{addr}, Stop: server.Stop, Any: server}
-	if kind == servers.Redis {
-		client := newRedis(addr)
-		s.Held = func(ctx context.Context) (bool, error) {
-			n, err := client.Exists(ctx, stage.LockName).Result()
-			return n > 0, err
-		}
-		s.Stop = func() error { return errors.Join(client.Close(), server.Stop()) }
+// elsewhere returns a kind of server whose instances are changed: in another folder, or at another address.
+func elsewhere(kind *servers.Kind, change func(in *servers.Instance)) *servers.Kind {
+	k := *kind
+	k.Args = func(in servers.Instance) []string {
+		change(&in)
+		return kind.Args(in)
 	}
-	return s
+	if kind.Init != nil {
+		k.Init = func(in servers.Instance) ([]servers.Command, error) {
+			change(&in)
+			return kind.Init(in)
+		}
+	}
+	if kind.Configure != nil {
+		k.Configure = func(in servers.Instance) error {
+			change(&in)
+			return kind.Configure(in)
+		}
+	}
+	return &k
 }
 
 func onRedis(cases ...Case) Place { return Place{"redis", run(servers.Redis, ""), cases} }

@@ -79,11 +79,7 @@ func play(t *testing.T, guard string, play func(s *stage.Stage)) {
 			t.Error(err)
 		}
 	}()
-	named, err := subject.Named(guard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := stage.Perform(t.Context(), stage.Experiment{Subject: named, Server: server, TTL: oversell.TTL, Play: play}); r.Err != "" {
+	if r := stage.Perform(t.Context(), stage.Experiment{Subject: subject.Named(guard), Server: server, TTL: oversell.TTL, Play: play}); r.Err != "" {
 		t.Error(r.Err)
 	}
 }

@@ -63,13 +63,14 @@ func (s Story) Places(store string) (places []Place) {
 		return places
 	}
 	if strings.Contains(store, "://") {
-		return []Place{{"the given store", func() (*stage.Server, error) { return existing(store, func() error { return nil }) }, s.Guards}}
+		given := func() (*stage.Server, error) { return at(store, func() error { return nil }), nil }
+		return []Place{{"the given store", usable(given), s.Guards}}
 	}
 	for name := range strings.SplitSeq(cmp.Or(store, "sqlite"), ",") {
 		if start := startStores[name]; start != nil {
-			places = append(places, Place{name, start, s.Guards})
+			places = append(places, Place{name, usable(start), s.Guards})
 		} else if name == "sqlite" {
-			places = append(places, Place{name, startFile, s.Guards})
+			places = append(places, Place{name, usable(startFile), s.Guards})
 		}
 	}
 	return places
@@ -78,28 +79,31 @@ func (s Story) Places(store string) (places []Place) {
 // Starts reports whether a store of the stories with guards is a server that the laboratory starts.
 func Starts(store string) bool { return startStores[store] != nil }
 
+// at returns the store with a URL.
+func at(url string, stop func() error) *stage.Server {
+	return &stage.Server{URL: func([]string) string { return url }, Stop: stop}
+}
+
 // startFile makes a store in a temporary folder, which needs no server.
 func startFile() (*stage.Server, error) {
 	folder, err := os.MkdirTemp("", "dlock-lab-")
-	if err != nil {
-		return nil, err
-	}
-	remove := func() error { return os.RemoveAll(folder) }
-	server, err := existing("sqlite://"+filepath.ToSlash(filepath.Join(folder, "locks.db")), remove)
-	if err != nil {
-		return nil, errors.Join(err, remove())
-	}
-	return server, nil
+	return at("sqlite://"+filepath.ToSlash(filepath.Join(folder, "locks.db")), func() error { return os.RemoveAll(folder) }), err
 }
 
-// existing returns the store with a URL, if it can be used.
-func existing(url string, stop func() error) (*stage.Server, error) {
-	store, err := subject.OpenStore(context.Background(), url)
-	if err != nil {
-		return nil, err
+// usable checks that a store can be used, and asks for the shortest TTL that it grants.
+func usable(start func() (*stage.Server, error)) func() (*stage.Server, error) {
+	return func() (*stage.Server, error) {
+		server, err := start()
+		if err != nil {
+			return nil, err
+		}
+		store, err := subject.OpenStore(context.Background(), server.URL(server.Addrs))
+		if err != nil {
+			return nil, errors.Join(err, server.Stop())
+		}
+		server.MinTTL = store.Traits().MinTTL
+		return server, store.Close()
 	}
-	minTTL := store.Traits().MinTTL
-	return &stage.Server{URL: func([]string) string { return url }, MinTTL: minTTL, Stop: stop}, store.Close()
 }
 
 // ours is dlock, which must hold, or has the verdict that its documents announce.

@@ -21,7 +21,7 @@ var ghostNode = Story{
 	Number: 16, Name: "ghost-node", TTL: 6 * time.Second,
 	Title: "ZooKeeper creates the node of a waiter, and its answer is lost",
 	Tells: "The server has created the node of A, and the connection breaks before A knows its name. A creates another one, and waits for the first, which is its own and lives as long as its session.",
-	On: []Place{{"zookeeper", run(servers.ZooKeeper, "?timeout=6s"), []Case{caught("zookeeper/create-again", stage.Stuck),
+	On: []Place{{"zookeeper", run(servers.ZooKeeper, "timeout=6s"), []Case{caught("zookeeper/create-again", stage.Stuck),
 		peer("zookeeper/go-zookeeper"), peer("zookeeper/curator"), ours("zookeeper")}}},
 	Play: func(s *stage.Stage) {
 		s.Patience = 15 * time.Second
@@ -44,7 +44,7 @@ var herd = Story{
 	Number: 17, Name: "herd", TTL: 20 * time.Second,
 	Title: "A release wakes all waiters of a ZooKeeper lock, and all but one wait again",
 	Tells: "A has the lock, and four processes wait. A unlocks. If all waiters watch the same node, each of them asks the server again, and all but one in vain: with a thousand waiters, a thousand requests for each release. It costs no safety, but the server's time.",
-	On: []Place{{"zookeeper", run(servers.ZooKeeper, "?timeout=20s"), []Case{caught("zookeeper/one-node", stage.Herd),
+	On: []Place{{"zookeeper", run(servers.ZooKeeper, "timeout=20s"), []Case{caught("zookeeper/one-node", stage.Herd),
 		peer("zookeeper/go-zookeeper"), ours("zookeeper")}}},
 	Play: func(s *stage.Stage) {
 		server := s.Server.Any.(*servers.Server)
@@ -159,7 +159,7 @@ var deadInQueue = Story{
 	On: []Place{
 		onRedis(caught("redis/list-queue", stage.Stuck), Case{"redis/dlock-fair", []stage.Verdict{stage.Held}}),
 		{"etcd", run(servers.Etcd, ""), []Case{peer("etcd/concurrency"), {"etcd/dlock-fair", []stage.Verdict{stage.Held}}}},
-		{"zookeeper", run(servers.ZooKeeper, "?timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), {"zookeeper/dlock-fair", []stage.Verdict{stage.Held}}}},
+		{"zookeeper", run(servers.ZooKeeper, "timeout=2s"), []Case{peer("zookeeper/go-zookeeper"), {"zookeeper/dlock-fair", []stage.Verdict{stage.Held}}}},
 		{"postgres", run(servers.Postgres, ""), []Case{{"postgres/dlock-fair", []stage.Verdict{stage.Held}}}},
 	},
 	Play: func(s *stage.Stage) {

@@ -4,7 +4,6 @@ package subject
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -84,13 +83,9 @@ func alive(ctx context.Context) func() bool { return func() bool { return ctx.Er
 var All = slices.Concat(guards, dlocks, redisMistakes, redisPeers, redlocks, etcdSubjects, zookeeperSubjects,
 	memcachedSubjects, sqlSubjects, javaSubjects)
 
-// Named returns a subject by its name.
-func Named(name string) (Subject, error) {
-	i := slices.IndexFunc(All, func(s Subject) bool { return s.Name == name })
-	if i < 0 {
-		return Subject{}, fmt.Errorf("no subject is called %q", name)
-	}
-	return All[i], nil
+// Named returns the subject with that name, which exists.
+func Named(name string) Subject {
+	return All[slices.IndexFunc(All, func(s Subject) bool { return s.Name == name })]
 }
 
 // again is the pause between two attempts of the subjects that poll.
