@@ -64,23 +64,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWrongVerdictFails: a run whose verdicts are not as expected fails. On a slow machine the
-// mistake may stay without effect, so it is played again.
+// TestWrongVerdictFails: a run whose verdicts are not as expected fails.
 func TestWrongVerdictFails(t *testing.T) {
 	t.Parallel()
-	jobs, err := choose([]string{"release-without-owner"}, "redis")
+	jobs, err := choose([]string{"token"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs[0].Cases = []stories.Case{{Subject: "redis/delete-any", Expect: []stage.Verdict{stage.Held}}}
-	for range 3 {
-		p := player{jobs: jobs, seed: 1, out: t.Output()}
-		if _, err = p.playAll(t.Context()); err != nil {
-			break
-		}
-	}
-	if err == nil || !strings.Contains(err.Error(), "1 of 1") {
-		t.Errorf("a mistake that is expected to hold: %v", err)
+	jobs[0].Cases = []stories.Case{{Subject: "none", Expect: []stage.Verdict{stage.Held}}}
+	p := player{jobs: jobs, out: t.Output()}
+	if _, err := p.playAll(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of 1") {
+		t.Errorf("no lock that is expected to hold: %v", err)
 	}
 }
 

@@ -57,7 +57,7 @@ func (p *process) start() error {
 
 func (p *process) receive(l line) {
 	if l.Measure == nil {
-		p.record.add(p.job.Process, l)
+		p.record.add(p.job.Process, l.Event)
 		return
 	}
 	p.mu.Lock()

@@ -70,48 +70,47 @@ func (r *record) started(process int) {
 	r.complete[process] = history.Now()
 }
 
-// add records a line of a process.
-func (r *record) add(process int, l line) {
+// add records an event of a process.
+func (r *record) add(process int, e history.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	event := history.Event{Kind: l.Kind, Worker: l.Client, Name: l.Name, Token: l.Token, Hold: l.Hold, Mode: l.Mode, From: l.From, To: l.To}
-	switch l.Kind {
+	switch e.Kind {
 	case marked:
-		r.complete[process] = l.To
+		r.complete[process] = e.To
 	case history.Failed:
 		r.counts.Failed++
 	case history.Acquired:
-		n := r.names[l.Name]
+		n := r.names[e.Name]
 		if n == nil {
 			n = &nameRecord{open: make(map[string]*hold)}
-			r.names[l.Name] = n
+			r.names[e.Name] = n
 		}
-		h := &hold{process: process, acquired: event, open: true}
-		n.holds, n.open[l.Hold] = append(n.holds, h), h
+		h := &hold{process: process, acquired: e, open: true}
+		n.holds, n.open[e.Hold] = append(n.holds, h), h
 		r.counts.Acquired++
-		r.counts.Modes[kindOf(l)]++
+		r.counts.Modes[kindOf(e)]++
 		r.unchecked++
 	case history.Ended:
-		n := r.names[l.Name]
-		h := n.open[l.Hold]
-		delete(n.open, l.Hold)
-		h.ended, h.open, h.orderly = event, false, l.OK
-		if !l.OK {
+		n := r.names[e.Name]
+		h := n.open[e.Hold]
+		delete(n.open, e.Hold)
+		h.ended, h.open, h.orderly = e, false, e.OK
+		if !e.OK {
 			r.counts.Lost++
 		}
 	}
 }
 
 // kindOf returns the mode of an acquisition or, if it is exclusive, its kind of name.
-func kindOf(l line) string {
+func kindOf(e history.Event) string {
 	switch {
-	case l.Mode.Shared:
+	case e.Mode.Shared:
 		return "shared"
-	case l.Mode.Limit > 0:
+	case e.Mode.Limit > 0:
 		return "limited"
-	case slices.Contains(named("fair", 1), l.Name), l.Name == wakeNames[1]:
+	case slices.Contains(named("fair", 1), e.Name), e.Name == wakeNames[1]:
 		return "fair"
-	case slices.Contains(named("batch", 3), l.Name):
+	case slices.Contains(named("batch", 3), e.Name):
 		return "batch"
 	}
 	return "exclusive"

@@ -32,11 +32,11 @@ func ms(n int) int64 { return int64(n) * int64(time.Millisecond) }
 // Unlock returned at end. Without an end the report ends with the acquisition.
 func (r *reports) hold(process int, name string, mode driver.Mode, token, asked, got, last, end int) {
 	r.holds++
-	l := line{Kind: history.Acquired, Client: process, Name: name, Hold: fmt.Sprint(r.holds), Token: uint64(token), Mode: mode, From: ms(asked), To: ms(got), OK: true}
-	r.add(process, l)
+	e := history.Event{Kind: history.Acquired, Worker: process, Name: name, Hold: fmt.Sprint(r.holds), Token: uint64(token), Mode: mode, From: ms(asked), To: ms(got), OK: true}
+	r.add(process, e)
 	if end > 0 {
-		l.Kind, l.From, l.To = history.Ended, ms(last), ms(end)
-		r.add(process, l)
+		e.Kind, e.From, e.To = history.Ended, ms(last), ms(end)
+		r.add(process, e)
 	}
 }
 

@@ -32,25 +32,15 @@ type job struct {
 	Pace    time.Duration `json:"pace"`
 }
 
-// line is what a process reports.
+// line is what a process reports: an event whose worker is a client, counted over all processes. OK says that
+// the lease was alive at To of an acquisition, at From of an end without error.
 type line struct {
-	Kind    string      `json:"k"`           // one of the constants of package history or below
-	Client  int         `json:"c,omitempty"` // counts the clients of all processes
-	Name    string      `json:"n,omitempty"`
-	Hold    string      `json:"h,omitempty"`
-	Token   uint64      `json:"t,omitempty"`
-	Mode    driver.Mode `json:"m,omitzero"`
-	From    int64       `json:"f,omitempty"`
-	To      int64       `json:"to,omitempty"`
-	OK      bool        `json:"ok,omitempty"` // the lease was alive at From of an acquisition, at To of an end without error
-	Measure *Measure    `json:"measure,omitempty"`
+	history.Event
+	Measure *Measure `json:"measure,omitempty"`
 }
 
-// Other kinds of lines.
-const (
-	marked   = "marked"   // all events before To have been reported
-	measured = "measured" // what the idle process needs
-)
+// Another kind of event.
+const marked = "marked" // all events before To have been reported
 
 const (
 	markEvery = 50 * time.Millisecond
@@ -145,7 +135,7 @@ func (w *worker) open() driver.Store {
 func (w *worker) mark(ended <-chan struct{}) {
 	for {
 		w.stamps.Lock()
-		w.report(line{Kind: marked, To: history.Now()})
+		w.report(line{Event: history.Event{Kind: marked, To: history.Now()}})
 		w.stamps.Unlock()
 		select {
 		case <-time.After(markEvery):
@@ -161,7 +151,7 @@ func (w *worker) measure() {
 	defer w.resting.Unlock()
 	m := measure()
 	m.Goroutines -= int(w.loops.Load()) // a loop may end meanwhile
-	w.report(line{Kind: measured, Measure: &m})
+	w.report(line{Measure: &m})
 }
 
 func (w *worker) report(l line) {
@@ -224,11 +214,11 @@ func (w *worker) once(c *dlock.Client, client int, d duty) bool {
 		}
 	}
 	if err != nil {
-		w.report(line{Kind: history.Failed, Name: names[0]})
+		w.report(line{Event: history.Event{Kind: history.Failed, Name: names[0]}})
 		return false
 	}
 	hold := fmt.Sprintf("%d.%d.%d", w.Process, os.Getpid(), w.holds.Add(1))
-	event := line{Kind: history.Acquired, Client: client, Hold: hold, Mode: mode, From: from}
+	event := history.Event{Kind: history.Acquired, Worker: client, Hold: hold, Mode: mode, From: from}
 	until := time.Now().Add(rand.N(d.hold + 1))
 	alive := w.check(lease, func(at int64) {
 		event.To, event.OK = at, true
@@ -267,9 +257,9 @@ func (w *worker) check(lease held, trusted func(at int64)) bool {
 	return true
 }
 
-func (w *worker) reportEach(event line, names []string, tokens []uint64) {
+func (w *worker) reportEach(event history.Event, names []string, tokens []uint64) {
 	for i, name := range names {
 		event.Name, event.Token = name, tokens[i]
-		w.report(event)
+		w.report(line{Event: event})
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// Network is a network namespace with a cable to the namespace of the servers. Packets can be lost
+// Namespace is a network namespace with a cable to the namespace of the servers. Packets can be lost
 // in either direction without a word to the sender.
 //
 // The namespace has no name: it exists as long as a process is in it. Its keeper removes the cable
 // and ends when this process closes the network, or ends for whatever reason.
-type Network struct {
+type Namespace struct {
 	Server string // the address of the servers, as processes in the namespace see them
 
 	process string // the address of the processes in the namespace
@@ -43,8 +43,8 @@ const (
 var networks atomic.Int32
 
 // NewNetwork creates a network namespace.
-func NewNetwork() (*Network, error) {
-	n := &Network{}
+func NewNetwork() (*Namespace, error) {
+	n := &Namespace{}
 	if err := n.create(); err != nil {
 		_ = n.Close() // the other error says why
 		return nil, fmt.Errorf("a network namespace needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN), "+
@@ -53,7 +53,7 @@ func NewNetwork() (*Network, error) {
 	return n, nil
 }
 
-func (n *Network) create() error {
+func (n *Namespace) create() error {
 	number := int(networks.Add(1))
 	n.outer = fmt.Sprintf("dl%d-%d", os.Getpid(), number)
 	n.inner = n.outer + "i"
@@ -102,7 +102,7 @@ func freeAddresses(first int) (server, process netip.Addr, err error) {
 }
 
 // Cut loses all packets in the given directions (default: both).
-func (n *Network) Cut(directions ...proxy.Direction) error {
+func (n *Namespace) Cut(directions ...proxy.Direction) error {
 	if len(directions) == 0 {
 		directions = []proxy.Direction{proxy.Requests, proxy.Replies}
 	}
@@ -118,21 +118,21 @@ func (n *Network) Cut(directions ...proxy.Direction) error {
 }
 
 // Heal ends all cuts.
-func (n *Network) Heal() error {
+func (n *Namespace) Heal() error {
 	return errors.Join(n.sendRequestsTo(outerMAC), n.sendRepliesTo(innerMAC))
 }
 
-func (n *Network) sendRequestsTo(mac string) error {
+func (n *Namespace) sendRequestsTo(mac string) error {
 	return n.inside("neigh replace", n.Server, "lladdr", mac, "dev", n.inner, "nud permanent")
 }
 
-func (n *Network) sendRepliesTo(mac string) error {
+func (n *Namespace) sendRepliesTo(mac string) error {
 	return n.outside("neigh replace", n.process, "lladdr", mac, "dev", n.outer, "nud permanent")
 }
 
 // outside and inside execute ip with those words, with the servers or in the namespace.
-func (n *Network) outside(words ...string) error { return execute([]string{"ip"}, words) }
-func (n *Network) inside(words ...string) error  { return execute(n.enter("ip"), words) }
+func (n *Namespace) outside(words ...string) error { return execute([]string{"ip"}, words) }
+func (n *Namespace) inside(words ...string) error  { return execute(n.enter("ip"), words) }
 
 func execute(command, words []string) error {
 	command = append(command, strings.Fields(strings.Join(words, " "))...)
@@ -143,12 +143,12 @@ func execute(command, words []string) error {
 }
 
 // enter returns a command that runs another one in the namespace, in the same process.
-func (n *Network) enter(command ...string) []string {
+func (n *Namespace) enter(command ...string) []string {
 	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.keeper.cmd.Process.Pid), "--"}, command...)
 }
 
 // Close removes the cable, and the namespace as soon as no process is in it.
-func (n *Network) Close() error {
+func (n *Namespace) Close() error {
 	if n.keeper == nil {
 		return nil
 	}

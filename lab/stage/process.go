@@ -20,8 +20,8 @@ type Process struct {
 	Says    string         // what a program said when it was ready
 
 	stage   *Stage
-	program bool     // it executes no orders
-	network *Network // where the process runs; nil for that of the servers
+	program bool    // it executes no orders
+	network Network // where the process runs; nil for that of the servers
 	child   *child.Process
 
 	mu      sync.Mutex

@@ -38,8 +38,17 @@ type Server struct {
 
 	MinTTL time.Duration // the shortest that the store grants; optional
 
-	// Network is where the processes of [Stage.ProcessInNetwork] run. Optional.
-	Network *Network
+	Network Network // where the processes of [Stage.ProcessInNetwork] run; optional
+}
+
+// Network is a network namespace of processes.
+type Network interface {
+	// Cut loses all packets in the given directions (default: both).
+	Cut(directions ...proxy.Direction) error
+	// Heal ends all cuts.
+	Heal() error
+
+	enter(command ...string) []string
 }
 
 // Connect puts a proxy in front of each address. It returns the URL of the servers behind the proxies.

@@ -3,13 +3,10 @@ package stories
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"os/exec"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/lab/stage"
@@ -19,7 +16,7 @@ var oversell = Story{
 	Number: 29, Name: "oversell", TTL: 10 * time.Second,
 	Title: "Several processes sell the same stock",
 	Tells: "Five processes sell a stock of 40. Each is an HTTP service that reads the stock from the database, checks whether any is left, thinks for a while, and then reduces it; about the last ones it thinks ten times as long, so that the race is lost in every run. " +
-		"A proxy sends the requests of 50 clients to the processes in turn. Without a lock, and with a mutex in each process, more is sold than was there. With one lock for all processes exactly the stock is sold; with the fence, also when a holder is paused for too long.",
+		"The requests of 50 clients go to the processes in turn. Without a lock, and with a mutex in each process, more is sold than was there. With one lock for all processes exactly the stock is sold; with the fence, also when a holder is paused for too long.",
 	Guards: []Case{caught("none", stage.TwoHolders), caught("local", stage.TwoHolders), {"dlock", []stage.Verdict{stage.Held}},
 		{"fenced", []stage.Verdict{stage.Held}}},
 	Play: func(s *stage.Stage) {
@@ -60,32 +57,31 @@ type sales struct {
 	elapsed                 time.Duration
 }
 
-// run lets all clients send requests to the balancer, each one after the other, until all are
-// answered or one has failed.
+// run lets all clients send requests to the shops in turn, each one after the other, until all are answered
+// or one has failed.
 func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) error {
-	var addresses []string
-	for _, shop := range shops {
-		addresses = append(addresses, strings.TrimPrefix(shop.Says, "http://"))
+	transport := &http.Transport{MaxIdleConnsPerHost: o.Clients}
+	defer transport.CloseIdleConnections()
+	var requests atomic.Uint64
+	next := func() string { return shops[(requests.Add(1)-1)%uint64(len(shops))].Says }
+	if o.Nginx {
+		front, err := startNginx(s.Context(), s.Folder(), shops, o.Clients)
+		if err != nil {
+			return err
+		}
+		defer front.Kill() // its files are in the folder
+		transport.DialContext = front.dial
+		next = func() string { return "http://nginx" }
 	}
-	front, err := startBalancer(s, o, addresses)
-	if err != nil {
-		return err
-	}
-	defer front.close()
 	ctx, cancel := context.WithCancelCause(s.Context())
 	defer cancel(nil)
-	transport := &http.Transport{
-		MaxIdleConnsPerHost: o.Clients,
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return front.dial(ctx) },
-	}
-	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	var all sync.WaitGroup
 	start := time.Now()
 	for range o.Clients {
 		all.Go(func() {
 			for range o.Requests {
-				if err := r.buy(ctx, client); err != nil {
+				if err := r.buy(ctx, client, next()); err != nil {
 					cancel(err)
 					return
 				}
@@ -97,20 +93,9 @@ func (r *sales) run(s *stage.Stage, o *stage.Options, shops []*stage.Process) er
 	return context.Cause(ctx)
 }
 
-func startBalancer(s *stage.Stage, o *stage.Options, shops []string) (*balancer, error) {
-	if !o.Nginx {
-		return startProxy(shops, o.Clients), nil
-	}
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		return nil, errors.New("there is no nginx in the PATH (Debian has it in /usr/sbin): install it, or leave out --nginx for the built-in proxy")
-	}
-	return startNginx(s.Context(), program, s.Folder(), shops, o.Clients)
-}
-
 // buy sends a request.
-func (r *sales) buy(ctx context.Context, client *http.Client) error {
-	status, _, err := request(ctx, client, http.MethodPost, "http://shop/sell", "", statusSold, statusSoldOut, statusRefused)
+func (r *sales) buy(ctx context.Context, client *http.Client, shop string) error {
+	status, _, err := request(ctx, client, http.MethodPost, shop, "", statusSold, statusSoldOut, statusRefused)
 	if err != nil {
 		return err
 	}

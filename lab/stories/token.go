@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -137,6 +139,26 @@ func (u *user) fetch(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return token, os.Rename(temporary, u.File)
+}
+
+// request returns the status and the text of an answer. It fails if the status is not wanted.
+func request(ctx context.Context, client *http.Client, method, to, token string, wanted ...int) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, to, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	text = strings.TrimSpace(string(body))
+	if err == nil && !slices.Contains(wanted, answer.StatusCode) {
+		err = errors.New(text)
+	}
+	return answer.StatusCode, text, err
 }
 
 // service issues access tokens, and accepts messages with a valid one:
