@@ -156,7 +156,13 @@ func onSmallDisk(kind *servers.Kind, megabytes int, args ...string) func() (*sta
 			d.repair = func() error { return awaitRedis(server.Addr()) }
 		case servers.Postgres:
 			d.refuse = func(s *stage.Stage) error { return crashPostgres(s.Context(), server) }
-			d.repair = server.Restart
+			d.repair = func() error {
+				// A shutdown during the recovery after the crash may never end.
+				ctx, cancel := context.WithTimeout(context.Background(), failoverLimit)
+				defer cancel()
+				_ = server.WaitReady(ctx) // a server that cannot recover has ended
+				return server.Restart()
+			}
 		case servers.MariaDB:
 			d.refuse = func(s *stage.Stage) error { return fillMariaDB(s.Context(), server) }
 		}
