@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // TestContendersMakeProgress: contenders want the same lock all the time, and calls to the five
@@ -61,7 +59,7 @@ func TestContendersMakeProgress(t *testing.T) {
 							if before := last.Swap(lease.Token()); before >= lease.Token() {
 								t.Errorf("token %d after token %d", lease.Token(), before)
 							}
-							_ = backoff.Sleep(t.Context(), time.Millisecond)
+							time.Sleep(time.Millisecond)
 							inside.Add(-1)
 							if err := lease.Unlock(t.Context()); err != nil {
 								t.Error(err)
@@ -89,28 +87,17 @@ func TestContendersMakeProgress(t *testing.T) {
 // its Remaining is a random time that grows with the split votes in a row.
 func TestSplitVoteIsRepeatedAfterRandomPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		// Three other holders have one member each.
-		for i, c := range all {
-			req := request("x", time.Hour)
-			req.Holder.PID = i + 1
-			c.take(t, req, 0)
-		}
-		s := start(t, all)
+		s := start(t, splitMembers(t))
 		settle(t, s)
 		req := request("x", time.Minute)
 		var delays []time.Duration
 		for range 20 {
-			_, err := s.Acquire(t.Context(), req)
-			held, ok := errors.AsType[*driver.HeldError](err)
-			if !ok {
-				t.Fatalf("want a *HeldError, got: %v", err)
-			}
+			held := refusal(t, s, req)
 			if held.Name != "x" || held.Token != 0 || held.Holder != (driver.Holder{}) {
 				t.Errorf("no holder has a majority, but the error is %+v", held)
 			}
 			delays = append(delays, held.Remaining)
-			_ = backoff.Sleep(t.Context(), held.Remaining)
+			time.Sleep(held.Remaining)
 		}
 		if first := delays[0]; first <= 0 || first > 20*time.Millisecond {
 			t.Errorf("the first pause is %v", first)
@@ -149,13 +136,11 @@ func TestWaitersDoNotWakeEachOther(t *testing.T) {
 				}
 			})
 		}
-		_ = backoff.Sleep(t.Context(), 10*time.Second)
+		time.Sleep(10 * time.Second)
 		if n := all[4].count("Acquire"); n > 100 {
 			t.Errorf("four waiters asked a member %d times in 10s", n)
 		}
-		if err := holder.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, holder, grant)
 		start := time.Now()
 		wg.Wait()
 		if took := time.Since(start); took > time.Second {
@@ -189,10 +174,8 @@ func TestLockTakesOneRoundTrip(t *testing.T) {
 			}
 			s := clients[rand.N(len(clients))]
 			grant := mustAcquire(t, s, request(fmt.Sprint(rand.N(10)), time.Minute))
-			if err := s.Release(t.Context(), grant); err != nil {
-				t.Fatal(err)
-			}
-			_ = backoff.Sleep(t.Context(), rand.N(10*time.Millisecond))
+			mustRelease(t, s, grant)
+			time.Sleep(rand.N(10 * time.Millisecond))
 		}
 		t.Logf("%d tokens were raised for the first %d locks, %d for the next", before, locks, raised()-before)
 		// None, or up to 40 by chance; and a thousand without the guess.

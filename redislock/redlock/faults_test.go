@@ -12,7 +12,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/redislock/internal/master"
 )
 
@@ -41,12 +40,8 @@ func TestFailedMinorityCostsNoTime(t *testing.T) {
 					if took := time.Since(start); took != 2*time.Millisecond {
 						t.Errorf("Acquire took %v, a round trip is 2ms", took)
 					}
-					if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-						t.Error(errs)
-					}
-					if err := s.Release(t.Context(), grant); err != nil {
-						t.Error(err)
-					}
+					mustRenew(t, s, grant)
+					mustRelease(t, s, grant)
 					if took := time.Since(start); took != 6*time.Millisecond {
 						t.Errorf("Acquire, Renew and Release took %v, a round trip is 2ms", took)
 					}
@@ -62,9 +57,7 @@ func TestFailedMajorityGrantsNothing(t *testing.T) {
 	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
 		for _, ttl := range []time.Duration{time.Second, time.Hour} {
 			t.Run(name+" "+ttl.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					all := fakeMembers(5)
-					s := start(t, all)
+				bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 					settle(t, s)
 					for _, c := range all[:3] {
 						c.set(f)
@@ -78,40 +71,45 @@ func TestFailedMajorityGrantsNothing(t *testing.T) {
 						t.Errorf("want one line with ErrUnreachable that names member 1, got: %v", err)
 					}
 					synctest.Wait()
-					for i, c := range all {
-						if left := c.locks(); len(left) > 0 {
-							t.Errorf("member %d holds %q", i+1, left)
-						}
-					}
+					checkFree(t, all, "in the end")
 				})
 			})
 		}
 	}
 }
 
+// calls are those about a lock that is held. Each has an outcome of its own if a majority does not answer.
+var calls = map[string]func(context.Context, *Store, driver.Grant) error{
+	"Renew": func(ctx context.Context, s *Store, grant driver.Grant) error {
+		return s.Renew(ctx, []driver.Grant{grant})[0]
+	},
+	"Release": func(ctx context.Context, s *Store, grant driver.Grant) error { return s.Release(ctx, grant) },
+	"Break": func(ctx context.Context, s *Store, grant driver.Grant) error {
+		return s.Break(ctx, grant.Name, grant.Token)
+	},
+	"Find": func(ctx context.Context, s *Store, grant driver.Grant) error {
+		_, _, err := s.Find(ctx, grant.Name)
+		return err
+	},
+	"Acquire": func(ctx context.Context, s *Store, _ driver.Grant) error {
+		_, err := s.Acquire(ctx, request("y", time.Minute))
+		return err
+	},
+}
+
 // TestUndecidedMembersMakeOutcomeUnknown: two members renewed or released, two held nothing, and
 // one does not answer. The outcome is neither success nor ErrNotHeld.
 func TestUndecidedMembersMakeOutcomeUnknown(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *Store, driver.Grant) error{
-		"Renew": func(ctx context.Context, s *Store, grant driver.Grant) error {
-			return s.Renew(ctx, []driver.Grant{grant})[0]
-		},
-		"Release": func(ctx context.Context, s *Store, grant driver.Grant) error { return s.Release(ctx, grant) },
-		"Break": func(ctx context.Context, s *Store, grant driver.Grant) error {
-			return s.Break(ctx, "x", grant.Token)
-		},
-	} {
+	for _, name := range []string{"Renew", "Release", "Break"} {
 		for how, f := range map[string]fault{"gone": gone, "mute": mute} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					all := fakeMembers(5)
-					s := start(t, all)
+				bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 					grant := mustAcquire(t, s, request("x", time.Minute))
 					synctest.Wait()
 					all[0].restartEmpty()
 					all[1].restartEmpty()
 					all[2].set(f)
-					if err := call(t.Context(), s, grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
+					if err := calls[name](t.Context(), s, grant); !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) {
 						t.Errorf("want ErrUnreachable and not ErrNotHeld, got: %v", err)
 					}
 				})
@@ -134,10 +132,10 @@ func TestLeaseSurvivesFailingMinority(t *testing.T) {
 		for i := range 20 {
 			c := all[i%5]
 			c.set([]fault{gone, mute, lost}[i%3])
-			_ = backoff.Sleep(t.Context(), 2*time.Second)
+			time.Sleep(2 * time.Second)
 			c.restartEmpty()
 			c.set(up)
-			_ = backoff.Sleep(t.Context(), 3*time.Second) // a renewal finds and repairs it
+			time.Sleep(3 * time.Second) // a renewal finds and repairs it
 			if err := lease.Context().Err(); err != nil {
 				t.Fatalf("after %d failures: %v", i+1, context.Cause(lease.Context()))
 			}
@@ -204,14 +202,10 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if err := backoff.Sleep(t.Context(), time.Millisecond/2); err != nil {
-				t.Fatal(err)
-			}
+			time.Sleep(time.Millisecond / 2)
 		}
 		work.Wait()
-		if err := s.Release(t.Context(), held); err != nil {
-			t.Error(err)
-		}
+		mustRelease(t, s, held)
 		if err := s.Close(); err != nil { // it waits for the releases
 			t.Error(err)
 		}
@@ -233,27 +227,9 @@ func TestEveryAttemptIsReleased(t *testing.T) {
 // TestInterruptedCallsAreUnreachable: a call whose context ends before a majority has answered
 // wraps ErrUnreachable and the cause.
 func TestInterruptedCallsAreUnreachable(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *Store, driver.Grant) error{
-		"Acquire": func(ctx context.Context, s *Store, _ driver.Grant) error {
-			_, err := s.Acquire(ctx, request("y", time.Minute))
-			return err
-		},
-		"Renew": func(ctx context.Context, s *Store, grant driver.Grant) error {
-			return s.Renew(ctx, []driver.Grant{grant})[0]
-		},
-		"Release": func(ctx context.Context, s *Store, grant driver.Grant) error { return s.Release(ctx, grant) },
-		"Break": func(ctx context.Context, s *Store, grant driver.Grant) error {
-			return s.Break(ctx, "x", grant.Token)
-		},
-		"Find": func(ctx context.Context, s *Store, _ driver.Grant) error {
-			_, _, err := s.Find(ctx, "x")
-			return err
-		},
-	} {
+	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := fakeMembers(3)
-				s := start(t, all)
+			bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 				grant := mustAcquire(t, s, request("x", time.Minute))
 				synctest.Wait()
 				for _, c := range all {

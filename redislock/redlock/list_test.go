@@ -16,9 +16,7 @@ import (
 // TestListIsByMajority: List leaves out what only a minority holds, which is an attempt that is
 // under way or being undone.
 func TestListIsByMajority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		settle(t, s)
 		for _, c := range all[:2] {
 			c.take(t, request("minority", time.Hour), 0)
@@ -83,11 +81,7 @@ func TestBreakIsByMajority(t *testing.T) {
 			t.Errorf("want one ErrNotHeld, got: %v", errs)
 		}
 		synctest.Wait()
-		for i, c := range all {
-			if left := c.locks(); len(left) > 0 {
-				t.Errorf("after Break member %d holds %q", i+1, left)
-			}
-		}
+		checkFree(t, all, "after Break")
 	})
 }
 

@@ -89,11 +89,7 @@ func TestSameServerTwiceIsRejected(t *testing.T) {
 		}
 	}
 	s.Close()
-	for i, c := range all {
-		if left := c.locks(); len(left) > 0 {
-			t.Errorf("member %d holds %q", i+1, left)
-		}
-	}
+	checkFree(t, all, "in the end")
 }
 
 // TestSameServerIsRejectedWhenItReturns: one of two such members could not be reached at first.
@@ -102,9 +98,7 @@ func TestSameServerIsRejectedWhenItReturns(t *testing.T) {
 	other := &unidentified{all[0], make(chan struct{})}
 	s := start(t, []master.Store{all[0], all[1], other})
 	grant := mustAcquire(t, s, request("x", time.Minute)) // by two servers of three
-	if err := s.Release(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
+	mustRelease(t, s, grant)
 	close(other.back)
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		grant, err := s.Acquire(t.Context(), request("x", time.Minute))

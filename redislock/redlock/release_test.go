@@ -9,18 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
-
-// checkFree checks that no member holds a lock.
-func checkFree(t *testing.T, all []*fakeMember, when string) {
-	t.Helper()
-	for i, c := range all {
-		if left := c.locks(); len(left) > 0 {
-			t.Errorf("%s member %d holds %q", when, i+1, left)
-		}
-	}
-}
 
 // TestReleaseIsRepeatedUntilMemberAnswers: a member that is out of reach when a lock is released
 // gets the release later.
@@ -28,9 +17,7 @@ func TestReleaseIsRepeatedUntilMemberAnswers(t *testing.T) {
 	for name, f := range map[string]fault{"gone": gone, "mute": mute} {
 		for _, failed := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%d %s", failed, name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					all := fakeMembers(5)
-					s := start(t, all)
+				bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 					grant := mustAcquire(t, s, request("x", time.Hour))
 					synctest.Wait()
 					for _, c := range all[:failed] {
@@ -54,9 +41,7 @@ func TestReleaseIsRepeatedUntilMemberAnswers(t *testing.T) {
 // TestFailedAttemptIsUndoneWhenMemberReturns: what a failed attempt may have got is released as
 // soon as the members can be reached.
 func TestFailedAttemptIsUndoneWhenMemberReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		settle(t, s)
 		for _, c := range all[2:] {
 			c.set(lost) // the members grant the lock
@@ -86,15 +71,11 @@ func TestFailedAttemptIsUndoneWhenMemberReturns(t *testing.T) {
 // TestDeadMemberIsNotFlooded: a dead member gets a call now and then, however many releases it
 // missed, and none after ten minutes, although the locks have not expired then.
 func TestDeadMemberIsNotFlooded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		s := start(t, all)
+	bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 		settle(t, s)
 		all[0].set(gone)
 		for i := range 1000 {
-			if err := s.Release(t.Context(), mustAcquire(t, s, request(fmt.Sprint(i), time.Hour))); err != nil {
-				t.Fatal(err)
-			}
+			mustRelease(t, s, mustAcquire(t, s, request(fmt.Sprint(i), time.Hour)))
 		}
 		before := all[0].count("Release")
 		time.Sleep(5 * time.Minute)
@@ -115,9 +96,7 @@ func TestDeadMemberIsNotFlooded(t *testing.T) {
 func TestCloseReportsUnreleasedLocks(t *testing.T) {
 	for failed, want := range map[int]string{0: "", 2: "", 3: "2 locks"} {
 		t.Run(fmt.Sprint(failed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := fakeMembers(5)
-				s := start(t, all)
+			bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 				grants := []driver.Grant{mustAcquire(t, s, request("x", time.Hour)), mustAcquire(t, s, request("y", time.Hour))}
 				synctest.Wait()
 				for _, c := range all[:failed] {
@@ -138,9 +117,7 @@ func TestCloseReportsUnreleasedLocks(t *testing.T) {
 		})
 	}
 	t.Run("back", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			all := fakeMembers(5)
-			s := start(t, all)
+		bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 			grant := mustAcquire(t, s, request("x", time.Hour))
 			synctest.Wait()
 			for _, c := range all {
@@ -163,9 +140,7 @@ func TestCloseReportsUnreleasedLocks(t *testing.T) {
 // TestCloseCountsAMemberOnce: a member misses two releases of the same lock, which a majority does
 // not have any more. No contender has to wait for the lock.
 func TestCloseCountsAMemberOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		s := start(t, all)
+	bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 		grant := mustAcquire(t, s, request("x", time.Hour))
 		synctest.Wait()
 		all[0].restartEmpty()
@@ -188,38 +163,29 @@ func TestCloseCountsAMemberOnce(t *testing.T) {
 // lock is acquired again after Close has begun.
 func TestCloseIsBounded(t *testing.T) {
 	const locks = 1000
-	slow := func() time.Duration { return 20 * time.Millisecond }
 	for name, miss := range map[string]func(t *testing.T, s *Store, c *fakeMember, grants []driver.Grant){
 		"releases": func(t *testing.T, s *Store, c *fakeMember, grants []driver.Grant) {
 			c.set(gone)
 			for _, grant := range grants {
-				if err := s.Release(t.Context(), grant); err != nil {
-					t.Fatal(err)
-				}
+				mustRelease(t, s, grant)
 			}
 			c.set(up)
 		},
 		"repairs": func(t *testing.T, s *Store, c *fakeMember, grants []driver.Grant) {
 			c.restartEmpty()
-			if errs := s.Renew(t.Context(), grants); errs != nil {
-				t.Fatal(errs)
-			}
+			mustRenew(t, s, grants...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := fakeMembers(3)
-				s := start(t, all)
+			bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 				var grants []driver.Grant
 				for i := range locks {
 					grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Hour)))
 				}
 				synctest.Wait()
 				miss(t, s, all[2], grants)
-				all[2].mu.Lock()
-				all[2].delay = slow
-				all[2].mu.Unlock()
-				_ = backoff.Sleep(t.Context(), time.Second) // the calls have begun
+				all[2].slowDown(20 * time.Millisecond)
+				time.Sleep(time.Second) // the calls have begun
 				start := time.Now()
 				if err := s.Close(); err != nil {
 					t.Errorf("Close, with a minority that missed calls: %v", err)
@@ -235,9 +201,7 @@ func TestCloseIsBounded(t *testing.T) {
 // TestRepairsGoOnAfterARefusedOne: a member refuses one lock, because another owner has it
 // there. The locks behind it are repaired.
 func TestRepairsGoOnAfterARefusedOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		s := start(t, all)
+	bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 		var grants []driver.Grant
 		for _, name := range []string{"a", "b", "c"} {
 			grants = append(grants, mustAcquire(t, s, request(name, time.Hour)))
@@ -246,10 +210,8 @@ func TestRepairsGoOnAfterARefusedOne(t *testing.T) {
 		all[2].restartEmpty()
 		all[2].take(t, request("a", time.Hour), 0)
 		for range 2 {
-			if errs := s.Renew(t.Context(), grants); errs != nil {
-				t.Fatal(errs)
-			}
-			_ = backoff.Sleep(t.Context(), time.Second)
+			mustRenew(t, s, grants...)
+			time.Sleep(time.Second)
 		}
 		if left := all[2].locks(); len(left) != 3 {
 			t.Errorf("the member has %q; want a, which it refuses, and b and c", left)
@@ -260,22 +222,16 @@ func TestRepairsGoOnAfterARefusedOne(t *testing.T) {
 // TestExpiredLocksAreNotRepaired: a slow member has not got all repairs when the holder stops
 // renewing. It does not grant locks that have expired.
 func TestExpiredLocksAreNotRepaired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		s := start(t, all)
+	bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 		var grants []driver.Grant
 		for i := range 200 {
 			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Second)))
 		}
 		synctest.Wait()
 		all[2].restartEmpty()
-		if errs := s.Renew(t.Context(), grants); errs != nil {
-			t.Fatal(errs)
-		}
-		all[2].mu.Lock()
-		all[2].delay = func() time.Duration { return 20 * time.Millisecond }
-		all[2].mu.Unlock()
-		_ = backoff.Sleep(t.Context(), 4*time.Second)
+		mustRenew(t, s, grants...)
+		all[2].slowDown(20 * time.Millisecond)
+		time.Sleep(4 * time.Second)
 		checkFree(t, all, "3 s after the locks expired")
 	})
 }

@@ -9,24 +9,19 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/redislock/internal/master"
 )
 
 // TestRenewCallsEachMemberOnce: each member gets one call, whatever the number of locks, and none for no lock.
 func TestRenewCallsEachMemberOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		var grants []driver.Grant
 		for i := range 1000 {
 			grants = append(grants, mustAcquire(t, s, request(fmt.Sprint(i), time.Minute)))
 		}
 		synctest.Wait()
 		for _, list := range [][]driver.Grant{nil, grants} {
-			if errs := s.Renew(t.Context(), list); errs != nil {
-				t.Fatal(errs)
-			}
+			mustRenew(t, s, list...)
 			synctest.Wait()
 		}
 		for i, c := range all {
@@ -51,13 +46,9 @@ func TestRenewKeepsTheTTL(t *testing.T) {
 			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
 		}
 		for range 20 {
-			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Fatal(errs)
-			}
+			mustRenew(t, s, grant)
 		}
-		if err := backoff.Sleep(t.Context(), 10*time.Second-time.Microsecond); err != nil {
-			t.Fatal(err)
-		}
+		time.Sleep(10*time.Second - time.Microsecond)
 		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
 		}

@@ -1,13 +1,11 @@
 package redlock
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // crashed returns five members of which three granted a lock, and one of these three has
@@ -36,40 +34,13 @@ func crashed(t *testing.T) (all []*fakeMember, grant driver.Grant, contender *St
 func TestEarlyRestartAllowsSecondHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, grant, contender := crashed(t)
-		if err := backoff.Sleep(t.Context(), time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		time.Sleep(time.Millisecond)
 		all[2].restartEmpty()
 		all[2].set(up)
 		second, err := contender.Acquire(t.Context(), request("x", 10*time.Second))
 		if err != nil {
 			t.Fatalf("the contender with the vote of the empty member: %v; want a grant", err)
 		}
-		if second.Token <= grant.Token {
-			t.Errorf("the second holder has token %d, the first has %d", second.Token, grant.Token)
-		}
-	})
-}
-
-// TestHolderAfterRestartHasLargerToken: all members granted a lock, and two of them forget it.
-// The next holder gets a larger token.
-func TestHolderAfterRestartHasLargerToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		holder, contender := start(t, all), start(t, all)
-		grant := mustAcquire(t, holder, request("x", 10*time.Second))
-		synctest.Wait()
-		for _, c := range all[:2] {
-			c.restartEmpty()
-		}
-		if _, err := contender.Acquire(t.Context(), request("x", 10*time.Second)); !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("three members remember the holder: want ErrHeld, got: %v", err)
-		}
-		// The clock of a third is set forward: its lock ends early.
-		if err := all[2].server.breakLock(t.Context(), "x", grant.Token); err != nil {
-			t.Fatal(err)
-		}
-		second := mustAcquire(t, contender, request("x", 10*time.Second))
 		if second.Token <= grant.Token {
 			t.Errorf("the second holder has token %d, the first has %d", second.Token, grant.Token)
 		}
@@ -86,9 +57,7 @@ func TestDelayedRestartKeepsOneHolder(t *testing.T) {
 			if _, err := contender.Acquire(t.Context(), request("x", 10*time.Second)); err == nil {
 				t.Fatalf("granted for %v, and to the contender after %v", grant.TTL, time.Since(crash))
 			}
-			if err := backoff.Sleep(t.Context(), 100*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			time.Sleep(100 * time.Millisecond)
 		}
 		all[2].restartEmpty()
 		all[2].set(up)
@@ -101,9 +70,7 @@ func TestDelayedRestartKeepsOneHolder(t *testing.T) {
 // TestRenewalRepairsRestartedMember: the next renewal acquires the lock again at a member that
 // forgot it, so that the member can vote twice for a short time only.
 func TestRenewalRepairsRestartedMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		grants := []driver.Grant{mustAcquire(t, s, request("x", time.Minute)), mustAcquire(t, s, request("y", time.Minute))}
 		synctest.Wait()
 		for _, c := range all[3:] {
@@ -130,42 +97,26 @@ func TestRenewalRepairsRestartedMember(t *testing.T) {
 			t.Errorf("repaired members do not count: %v", errs)
 		}
 		for _, grant := range grants {
-			if err := s.Release(t.Context(), grant); err != nil {
-				t.Error(err)
-			}
+			mustRelease(t, s, grant)
 		}
 		synctest.Wait()
-		for i, c := range all {
-			if left := c.locks(); len(left) > 0 {
-				t.Errorf("after the release member %d holds %q", i+1, left)
-			}
-		}
+		checkFree(t, all, "after the release")
 	})
 }
 
 // TestReleaseUndoesRepair: a repair under way does not outlive the lock.
 func TestReleaseUndoesRepair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(3)
-		s := start(t, all)
+	bubble(t, 3, func(t *testing.T, all []*fakeMember, s *Store) {
 		grant := mustAcquire(t, s, request("x", time.Minute))
 		synctest.Wait()
 		all[2].restartEmpty()
-		all[2].mu.Lock()
-		all[2].delay = func() time.Duration { return 5 * time.Millisecond }
-		all[2].mu.Unlock()
-		if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-			t.Fatal(errs)
-		}
-		if err := backoff.Sleep(t.Context(), 12*time.Millisecond); err != nil { // the repair is on its way
-			t.Fatal(err)
-		}
+		all[2].slowDown(5 * time.Millisecond)
+		mustRenew(t, s, grant)
+		time.Sleep(12 * time.Millisecond) // the repair is on its way
 		if n := all[2].count("Acquire"); n != 2 {
 			t.Fatalf("the member was asked %d times, one of them to repair it", n-1)
 		}
-		if err := s.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, s, grant)
 		s.Close()
 		if left := all[2].locks(); len(left) > 0 {
 			t.Errorf("after the release the repaired member holds %q", left)

@@ -3,20 +3,18 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // TestRulesHold checks the rules of Redlock. Mutants break each of them.
 func TestRulesHold(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		check func(t *testing.T) error
+		check func(t *testing.T)
 	}{
 		{"two halves of a network do not both grant", halvesExclude},
 		{"clocks that run fast do not end a lock early", fastClocks},
@@ -28,9 +26,7 @@ func TestRulesHold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				if err := c.check(t); err != nil {
-					t.Error(err)
-				}
+				c.check(t)
 			})
 		})
 	}
@@ -39,7 +35,7 @@ func TestRulesHold(t *testing.T) {
 const second = time.Second
 
 // halvesExclude: two clients reach two members each.
-func halvesExclude(t *testing.T) error {
+func halvesExclude(t *testing.T) {
 	all := fakeMembers(5)
 	cut := func(reached ...int) []*fakeMember {
 		seen := fakeMembers(5)
@@ -57,17 +53,16 @@ func halvesExclude(t *testing.T) error {
 		if err == nil {
 			holders++
 		} else if !errors.Is(err, driver.ErrUnreachable) {
-			return fmt.Errorf("without a majority: want ErrUnreachable, got: %w", err)
+			t.Fatalf("without a majority: want ErrUnreachable, got: %v", err)
 		}
 	}
 	if holders > 0 {
-		return fmt.Errorf("%d clients that reach two members of five have the lock", holders)
+		t.Fatalf("%d clients that reach two members of five have the lock", holders)
 	}
-	return nil
 }
 
 // fastClocks: all members count time 0.9 % too fast.
-func fastClocks(t *testing.T) error {
+func fastClocks(t *testing.T) {
 	all := fakeMembers(5)
 	for _, c := range all {
 		c.fast = 0.009
@@ -75,17 +70,14 @@ func fastClocks(t *testing.T) error {
 	a, b := start(t, all), start(t, all)
 	sent := time.Now()
 	grant := mustAcquire(t, a, request("x", 10*second))
-	if err := backoff.Sleep(t.Context(), grant.TTL-time.Since(sent)-time.Microsecond); err != nil {
-		return err
-	}
+	time.Sleep(grant.TTL - time.Since(sent) - time.Microsecond)
 	if _, err := b.Acquire(t.Context(), request("x", 10*second)); !errors.Is(err, driver.ErrHeld) {
-		return fmt.Errorf("granted for %v, and not held all the time: want ErrHeld, got: %w", grant.TTL, err)
+		t.Fatalf("granted for %v, and not held all the time: want ErrHeld, got: %v", grant.TTL, err)
 	}
-	return nil
 }
 
 // lostAnswers: three members carry out calls, but their answers are lost.
-func lostAnswers(t *testing.T) error {
+func lostAnswers(t *testing.T) {
 	all := fakeMembers(5)
 	s := start(t, all)
 	settle(t, s)
@@ -94,22 +86,17 @@ func lostAnswers(t *testing.T) error {
 	}
 	start := time.Now()
 	if _, err := s.Acquire(t.Context(), request("x", time.Hour)); !errors.Is(err, driver.ErrUnreachable) {
-		return fmt.Errorf("with three answers lost: want ErrUnreachable, got: %w", err)
+		t.Fatalf("with three answers lost: want ErrUnreachable, got: %v", err)
 	}
 	if took := time.Since(start); took > 2*DefaultMemberTimeout {
-		return fmt.Errorf("Acquire took %v", took)
+		t.Fatalf("Acquire took %v", took)
 	}
 	s.Close() // waits for the background
-	for i, c := range all {
-		if left := c.locks(); len(left) > 0 {
-			return fmt.Errorf("the attempt failed, and member %d holds %q", i+1, left)
-		}
-	}
-	return nil
+	checkFree(t, all, "the attempt failed:")
 }
 
 // lostMajority: three members forget a lock that is held.
-func lostMajority(t *testing.T) error {
+func lostMajority(t *testing.T) {
 	all := fakeMembers(5)
 	a, b := start(t, all), start(t, all)
 	grant := mustAcquire(t, a, request("x", time.Hour))
@@ -118,23 +105,18 @@ func lostMajority(t *testing.T) error {
 		c.restartEmpty()
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); len(errs) != 1 || !errors.Is(errs[0], driver.ErrNotHeld) {
-		return fmt.Errorf("renewing with two of five: want ErrNotHeld, got: %v", errs)
+		t.Fatalf("renewing with two of five: want ErrNotHeld, got: %v", errs)
 	}
 	synctest.Wait()
-	for i, c := range all {
-		if left := c.locks(); len(left) > 0 {
-			return fmt.Errorf("the lock is lost, and member %d holds %q", i+1, left)
-		}
-	}
+	checkFree(t, all, "the lock is lost:")
 	if _, err := b.Acquire(t.Context(), request("x", second)); err != nil {
-		return fmt.Errorf("Acquire of a lost lock: %w", err)
+		t.Fatalf("Acquire of a lost lock: %v", err)
 	}
-	return nil
 }
 
 // lateRelease: an attempt fails, and its release arrives after the next attempt of the same
 // owner was granted.
-func lateRelease(t *testing.T) error {
+func lateRelease(t *testing.T) {
 	all := fakeMembers(5)
 	a, b := start(t, all), start(t, all)
 	settle(t, a)
@@ -143,11 +125,9 @@ func lateRelease(t *testing.T) error {
 		c.set(late)
 	}
 	if _, err := a.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnreachable) {
-		return fmt.Errorf("want ErrUnreachable, got: %w", err)
+		t.Fatalf("want ErrUnreachable, got: %v", err)
 	}
-	if err := backoff.Sleep(t.Context(), second); err != nil { // for the releases in the background
-		return err
-	}
+	time.Sleep(second) // for the releases in the background
 	for _, c := range all {
 		c.set(up)
 	}
@@ -157,16 +137,15 @@ func lateRelease(t *testing.T) error {
 		c.deliver() // the Acquire and the Release of the first attempt
 	}
 	if _, err := b.Acquire(t.Context(), request("x", second)); !errors.Is(err, driver.ErrHeld) {
-		return fmt.Errorf("a late Release ended the lock: want ErrHeld, got: %w", err)
+		t.Fatalf("a late Release ended the lock: want ErrHeld, got: %v", err)
 	}
 	if errs := a.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-		return fmt.Errorf("a late Release ended the lock: %w", errs[0])
+		t.Fatalf("a late Release ended the lock: %v", errs[0])
 	}
-	return nil
 }
 
 // overtakingRelease: the caller leaves while its attempt travels slowly. The release that follows travels fast.
-func overtakingRelease(t *testing.T) error {
+func overtakingRelease(t *testing.T) {
 	all := fakeMembers(3)
 	s := start(t, all)
 	settle(t, s)
@@ -182,13 +161,8 @@ func overtakingRelease(t *testing.T) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := s.Acquire(ctx, request("x", time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("want DeadlineExceeded, got: %w", err)
+		t.Fatalf("want DeadlineExceeded, got: %v", err)
 	}
 	s.Close() // waits for the background
-	for i, c := range all {
-		if left := c.locks(); len(left) > 0 {
-			return fmt.Errorf("the caller left, and member %d holds %q", i+1, left)
-		}
-	}
-	return nil
+	checkFree(t, all, "the caller left:")
 }

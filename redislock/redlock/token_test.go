@@ -208,9 +208,7 @@ func TestStepIsSetAside(t *testing.T) {
 						t.Errorf("member %d knows token %d; %d to %d were granted", i+1, known, grant.Token, lastToken(grant.Token))
 					}
 				}
-				if err := s.Release(t.Context(), grant); err != nil {
-					t.Fatal(err)
-				}
+				mustRelease(t, s, grant)
 				if next := mustAcquire(t, start(t, all), request("x", time.Minute)); next.Token <= lastToken(grant.Token) {
 					t.Errorf("token %d was granted after %d to %d", next.Token, grant.Token, lastToken(grant.Token))
 				}
@@ -222,18 +220,14 @@ func TestStepIsSetAside(t *testing.T) {
 // TestRepairSetsAsideTheStep: a repaired member knows all tokens of the grant, like one that never
 // forgot.
 func TestRepairSetsAsideTheStep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		grant := mustAcquire(t, s, request("x", time.Minute))
 		synctest.Wait()
 		for _, some := range [][]*fakeMember{all[3:], all[:2]} {
 			for _, c := range some {
 				c.restartEmpty()
 			}
-			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Fatal(errs)
-			}
+			mustRenew(t, s, grant)
 			synctest.Wait()
 		}
 		for i, c := range all {
@@ -241,9 +235,7 @@ func TestRepairSetsAsideTheStep(t *testing.T) {
 				t.Errorf("member %d knows token %d, the last one is %d", i+1, known, lastToken(grant.Token))
 			}
 		}
-		if err := s.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, s, grant)
 		all[2].set(gone) // the only one that never forgot
 		if next := mustAcquire(t, start(t, all), request("x", time.Minute)); next.Token <= lastToken(grant.Token) {
 			t.Errorf("token %d was granted after %d to %d", next.Token, grant.Token, lastToken(grant.Token))
@@ -279,9 +271,7 @@ func TestTokenOfAnUnansweredRepair(t *testing.T) {
 		all[2].server.clock = func() uint64 { return grant.Token + 1000 }
 		third.next.Store(true)
 		for range 2 { // the first finds that the lock was lost there
-			if errs := s.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-				t.Fatal(errs)
-			}
+			mustRenew(t, s, grant)
 			time.Sleep(time.Second)
 		}
 		all[1].set(gone)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/backoff"
 )
 
 // TestWaiterIsWokenWhenMajorityMayBeFree: a waiter is woken as soon as a majority may be free. Of
@@ -23,9 +22,7 @@ func TestWaiterIsWokenWhenMajorityMayBeFree(t *testing.T) {
 		"three are watched": {[]int{3, 4}, []int64{1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := fakeMembers(5)
-				s := start(t, all)
+			bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 				settle(t, s)
 				holder := driver.NewOwner()
 				for _, c := range all {
@@ -41,7 +38,7 @@ func TestWaiterIsWokenWhenMajorityMayBeFree(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer stop()
-				_ = backoff.Sleep(t.Context(), time.Second)
+				time.Sleep(time.Second)
 				if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 					t.Fatalf("want ErrHeld, got: %v", err)
 				}
@@ -69,9 +66,7 @@ func TestWaiterIsWokenWhenMajorityMayBeFree(t *testing.T) {
 // TestLateSubscriptionCountsAsRelease: a member may have been released before it was watched, so
 // that a late subscription counts as a release.
 func TestLateSubscriptionCountsAsRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s := start(t, all)
+	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
 		settle(t, s)
 		for _, c := range all[3:] {
 			c.delay = func() time.Duration { return 10 * time.Millisecond }
@@ -92,7 +87,7 @@ func TestLateSubscriptionCountsAsRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_ = backoff.Sleep(t.Context(), time.Second)
+		time.Sleep(time.Second)
 		if n := woken.Load(); n != 0 {
 			t.Errorf("two members of five are free: want no wake-up, got %d", n)
 		}
