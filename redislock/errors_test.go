@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/redis/go-redis/v9"
 )
@@ -35,10 +34,11 @@ func TestRefusedWaitIsNotReplicated(t *testing.T) {
 	}
 }
 
-// TestKeyOnAnotherServerIsUnreachable: a script that needs a key which has moved to another server
-// is worth another attempt, whatever the version of the server.
-func TestKeyOnAnotherServerIsUnreachable(t *testing.T) {
+// TestServerThatCannotServeNowIsUnreachable: a server that is loading its data, or whose key has moved to another server,
+// is worth another attempt, whatever its version.
+func TestServerThatCannotServeNowIsUnreachable(t *testing.T) {
 	for _, text := range []string{
+		"LOADING Redis is loading the dataset in memory",
 		"ERR Script attempted to access a non local key in a cluster node script: 02fc408a, on @user_script:55.",
 		"ERR Error running script (call to f_02fc408a): @user_script:55: Script attempted to access a non local key in a cluster node",
 	} {
@@ -94,43 +94,8 @@ func TestWrappedErrorsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// TestRefusedServerIsReportedSoonByEveryCall: an attempt without a connection has nothing to
-// undo, so that the next call does not wait for that.
-func TestRefusedServerIsReportedSoonByEveryCall(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = free.Close() // its port refuses connections
-	for _, protocol := range []Protocol{Redisson, Plain} {
-		client := redis.NewClient(&redis.Options{Addr: free.Addr().String()})
-		defer client.Close()
-		store, err := New(client, &Options{Protocol: protocol})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute}) // how long a call waits for an undo
-		for i := range 3 {
-			start := time.Now()
-			if _, err := c.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) || !driver.Unchanged(err) {
-				t.Errorf("%v, TryLock %d: %v; want ErrUnreachable, marked as not sent", protocol, i+1, err)
-			}
-			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("%v: TryLock %d took %v", protocol, i+1, took)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestAttemptWithoutAConnectionIsNotSent: an attempt at several names is marked as one at one name
-// is, so that the next call does not wait for an undo. The store knows the server's cluster mode,
-// as it does after its first call.
+// TestAttemptWithoutAConnectionIsNotSent: an attempt without a connection has nothing to undo, and says so. Otherwise
+// the next call would wait for that. The store knows the server's cluster mode after its first call only.
 func TestAttemptWithoutAConnectionIsNotSent(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,12 +114,14 @@ func TestAttemptWithoutAConnectionIsNotSent(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		store.clusterKnown.Store(true)
-		_, one := store.Acquire(t.Context(), reqs[0])
-		_, all := store.AcquireAll(t.Context(), reqs)
-		for what, err := range map[string]error{"Acquire": one, "AcquireAll": all} {
-			if !errors.Is(err, driver.ErrUnreachable) || !driver.Unchanged(err) {
-				t.Errorf("%v: %s: %v; want ErrUnreachable, marked as not sent", protocol, what, err)
+		for _, known := range []bool{false, true} {
+			store.clusterKnown.Store(known)
+			_, one := store.Acquire(t.Context(), reqs[0])
+			_, all := store.AcquireAll(t.Context(), reqs)
+			for what, err := range map[string]error{"Acquire": one, "AcquireAll": all} {
+				if !errors.Is(err, driver.ErrUnreachable) || !driver.Unchanged(err) {
+					t.Errorf("%v: %s: %v; want ErrUnreachable, marked as not sent", protocol, what, err)
+				}
 			}
 		}
 	}

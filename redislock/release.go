@@ -24,21 +24,28 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 // release does not wait for replicas: a release that a failover loses leaves a lock that expires.
 func (s *Store) release(ctx context.Context, grant driver.Grant) error {
 	s.writerPlaces.remove(grant.Owner) // also if the release fails: then the place expires
-	key := s.keyOf(grant.Name)
-	channel, prefix := s.channelOf(key), s.prefixOf(grant)
+	key, prefix := s.keyOf(grant.Name), s.prefixOf(grant)
 	var reply any
 	var err error
-	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && h.exact {
-		reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, prefix+h.holder, channel, javaRWChannelOf(key))
+	if h, ok := grant.Handle.(handle); ok && grant.Token != 0 && h.exact && s.protocol == Redisson {
+		reply, err = s.route.eval(ctx, s.scripts.releaseExact, []string{key}, prefix+h.holder, s.channelOf(key), javaRWChannelOf(key))
 	}
 	if err == nil && reply != int64(1) { // a later attempt may have described its holder differently, or the lock is shared
-		keys := append([]string{key}, s.queueOf(key)...)
-		reply, err = s.route.eval(ctx, s.scripts.release, keys, prefix, grant.Owner.Hex(), channel, javaRWChannelOf(key))
+		reply, err = s.evalForOwner(ctx, s.scripts.release, key, prefix, grant.Owner)
 	}
 	if err == nil {
 		s.unconfirmed.remove(grant.Owner)
 	}
 	return notHeldUnlessOne(reply, err, grant.Name)
+}
+
+// evalForOwner runs a script that changes what the owner has under a prefix of the holder value.
+func (s *Store) evalForOwner(ctx context.Context, sc *script, key, prefix string, owner driver.Owner) (any, error) {
+	args := []any{prefix, s.channelOf(key)}
+	if s.protocol == Redisson {
+		args = append(args, javaRWChannelOf(key), owner.Hex())
+	}
+	return s.route.eval(ctx, sc, append([]string{key}, s.queueOf(key)...), args...)
 }
 
 // notHeldUnlessOne returns the error of a script that replies 1 if the owner held the lock.
@@ -64,10 +71,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	if s.protocol == Plain {
 		return fmt.Errorf("%w: a downgrade in the plain protocol", driver.ErrUnsupported)
 	}
-	key := s.keyOf(grant.Name)
-	keys := append([]string{key}, s.queueOf(key)...)
-	reply, err := s.route.eval(ctx, s.scripts.downgrade, keys,
-		grantPrefix(grant.Owner, s.lastToken(grant)), grant.Owner.Hex(), s.channelOf(key), javaRWChannelOf(key))
+	reply, err := s.evalForOwner(ctx, s.scripts.downgrade, s.keyOf(grant.Name), grantPrefix(grant.Owner, s.lastToken(grant)), grant.Owner)
 	return notHeldUnlessOne(reply, err, grant.Name)
 }
 

@@ -34,7 +34,7 @@ type scripts struct {
 	acquireAnyMode    *script // one name in any mode, fair or not; nil for the plain protocol
 	renew             *script
 	release           *script // by the owner; also of an unknown outcome, of a share, and of a place in the queue
-	releaseExact      *script // of an exclusive lock, by the whole holder value
+	releaseExact      *script // of an exclusive lock, by the whole holder value; nil for the plain protocol
 	downgrade         *script // nil for the plain protocol
 	raise             *script // nil for Redisson's protocol
 	breakLock         *script
@@ -46,25 +46,35 @@ func newScripts(p Protocol, step uint64) *scripts {
 	s := &scripts{
 		acquireByClock: newScript("common", name, "draw", "acquire_by_clock"),
 		renew:          newScript("common", name, "renew"),
-		releaseExact:   newScript("publish", name+"_release_exact"),
 		inspect:        newScript("common", name, name+"_inspect"),
 	}
 	if p == Plain {
 		s.raise = newScript("common", name, "plain_raise")
-		s.release = newScript("common", name, "publish", "plain_release")
+		s.release = newScript("publish", "plain_release")
 		s.breakLock = newScript("common", name, "publish", "plain_break")
 		return s
 	}
 	s.acquireAnyMode = newScript("common", name, "draw", "publish", "redisson_queue", "redisson_acquire_any_mode")
 	s.acquireByEstimate = newScript("redisson_acquire_by_estimate")
 	s.release = newScript("common", name, "publish", "redisson_queue", "redisson_release")
+	s.releaseExact = newScript("publish", "redisson_release_exact")
 	s.downgrade = newScript("common", name, "publish", "redisson_queue", "redisson_downgrade")
 	s.breakLock = newScript("common", name, "publish", "redisson_queue", "redisson_break")
 	return s
 }
 
-// newScript joins files of the folder lua, without their comments. TOKEN_STEP in them is the step.
+// newScript makes a script of files of the folder lua, with a variant for cluster mode if it publishes.
 func newScript(step uint64, files ...string) *script {
+	sc := join(step, false, files)
+	if slices.Contains(files, "publish") {
+		sc.cluster = join(step, true, files)
+	}
+	return sc
+}
+
+// join joins files without their comments. TOKEN_STEP in them is the step, and lines that end with CLUSTER are for
+// cluster mode.
+func join(step uint64, clustered bool, files []string) *script {
 	var source strings.Builder
 	for _, file := range files {
 		text, err := lua.ReadFile("lua/" + file + ".lua")
@@ -72,18 +82,14 @@ func newScript(step uint64, files ...string) *script {
 			panic(err) // the file is part of this package
 		}
 		for line := range strings.Lines(string(text)) {
-			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+			code, onlyClustered := strings.CutSuffix(strings.TrimSpace(line), "-- CLUSTER")
+			if code != "" && !strings.HasPrefix(code, "--") && (clustered || !onlyClustered) {
 				source.WriteString(strings.ReplaceAll(line, "TOKEN_STEP", strconv.FormatUint(step, 10)))
 			}
 		}
 	}
 	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // no secret
-	sc := &script{byHash: []any{"evalsha", hex.EncodeToString(sum[:])}, bySource: []any{"eval", source.String()}}
-	if i := slices.Index(files, "publish"); i >= 0 {
-		files[i] = "publish_cluster"
-		sc.cluster = newScript(step, files...)
-	}
-	return sc
+	return &script{byHash: []any{"evalsha", hex.EncodeToString(sum[:])}, bySource: []any{"eval", source.String()}}
 }
 
 func (sc *script) command(ctx context.Context, known bool, keys []string, args []any) noRetryCmd {

@@ -1,6 +1,8 @@
--- publish ignores errors: a user without the right to publish can lock, and waiters poll.
+-- publish ignores errors: a user without the right to publish can lock, and waiters poll. Redisson
+-- subscribes to one of two channels of a cluster, depending on its version.
 local function publish(channel, message)
 	redis.pcall('publish', channel, message or '0')
+	redis.pcall('spublish', channel, message or '0') -- CLUSTER
 end
 
 -- publish_java_rw wakes all waiters of Java's RReadWriteLock. '0' lets one thread of each process

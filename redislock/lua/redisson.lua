@@ -2,7 +2,7 @@
 --   exclusive  {mode: 'write', OWNER:TOKEN:HOLDER: 1}
 --   shared     {mode: 'read', OWNER: 1, OWNER: 1, ...}
 --   permits    {mode: LIMIT, OWNER: 1, OWNER: 1, ...}
---   mutex      {HOLDER VALUE: COUNT}, an RLock of Java or the lock of an older dlock
+--   mutex      {HOLDER VALUE: COUNT}, an RLock of Java
 -- The field of a share or a permit is its ID. It also has a key, {LOCK}:ID:rwlock_timeout:1, which
 -- contains TOKEN:HOLDER and expires with it. Java has UUID:THREAD in the place of OWNER, the
 -- re-entry count in the place of 1, and one such key for each re-entry. The counter of tokens is a

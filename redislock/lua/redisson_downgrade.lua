@@ -1,7 +1,7 @@
 -- KEYS: lock, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: prefix of the holder value, owner, channel, channel of RReadWriteLock.
+-- ARGV: prefix of the holder value, channel, channel of RReadWriteLock, owner.
 -- Makes the exclusive lock a shared one. Returns 1 if the lock is held with that prefix.
-local lock, prefix, owner = KEYS[1], ARGV[1], ARGV[2]
+local lock, prefix, owner = KEYS[1], ARGV[1], ARGV[4]
 local mode = mode_of(lock)
 if mode and mode ~= 'write' then
 	local has_share = mode == 'read' and redis.call('hexists', lock, owner) == 1
@@ -14,6 +14,6 @@ end
 redis.call('set', share_key(lock, owner, 1), string.sub(value, #owner + 2), 'PX', math.max(1, redis.call('pttl', lock)))
 redis.call('hset', lock, 'mode', 'read', owner, 1)
 redis.call('hdel', lock, value)
-notify(lock, KEYS[2], KEYS[3], KEYS[4], ARGV[3], mode)
-publish_java_rw(ARGV[4])
+notify(lock, KEYS[2], KEYS[3], KEYS[4], ARGV[2], mode)
+publish_java_rw(ARGV[3])
 return 1

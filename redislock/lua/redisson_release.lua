@@ -1,8 +1,8 @@
 -- KEYS: lock, queue, timeouts, writers. In a cluster the guard follows: see guardOf.
--- ARGV: prefix of the holder value, owner, channel, channel of RReadWriteLock.
+-- ARGV: prefix of the holder value, channel, channel of RReadWriteLock, owner.
 -- Releases what the owner has: the lock, a share of it, and its place. It notifies the waiters that
 -- may be granted the lock now. Returns 1 if the lock was held with that prefix.
-local lock, queue, timeouts, writers, prefix, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
+local lock, queue, timeouts, writers, prefix, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[4]
 local mode = mode_of(lock)
 local released, freed, shared = 0, false, mode and mode ~= 'write'
 if not shared then
@@ -17,7 +17,7 @@ elseif redis.call('hexists', lock, owner) == 1 then
 		released = value == owner and 0 or 1
 		freed = end_share(lock, mode, owner)
 		if not freed then
-			notify_of_java(lock, ARGV[3])
+			notify_of_java(lock, ARGV[2])
 		end
 	end
 end
@@ -30,12 +30,12 @@ if removed > 0 then
 end
 local held = redis.call('exists', lock) == 1
 if freed and not held then
-	publish_java_rw(ARGV[4])
+	publish_java_rw(ARGV[3])
 end
 -- The next waiter may not know of a writer of Java, which publishes on a channel of its own: see
 -- notify_of_java.
 local java_writes = held and not shared and is_java_rw(lock, value_of(lock) or '') == 1
 if freed or removed > 0 and (shared or not held or java_writes) then
-	notify(lock, queue, timeouts, writers, ARGV[3], mode)
+	notify(lock, queue, timeouts, writers, ARGV[2], mode)
 end
 return released

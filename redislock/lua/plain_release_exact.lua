@@ -1,7 +1,0 @@
--- KEYS: lock. ARGV: holder value, channel. Returns 1 if the lock was held with that value.
-if redis.call('get', KEYS[1]) ~= ARGV[1] then
-	return 0
-end
-redis.call('del', KEYS[1])
-publish(ARGV[2])
-return 1
