@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -14,8 +13,7 @@ import (
 // it, not by the token of an earlier holder.
 func TestBreakAnotherProgramsLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	for protocol, take := range map[string]func(name string) error{
 		"redisson": func(name string) error {
 			return errors.Join(raw.HSet(t.Context(), name, "8743c9c0-612d-420f-9b28-14d22a1b56c7:1", 1).Err(), raw.PExpire(t.Context(), name, time.Minute).Err())
@@ -26,9 +24,7 @@ func TestBreakAnotherProgramsLock(t *testing.T) {
 	} {
 		store, client := openURL(t, server.URL()+"?protocol="+protocol)
 		mine := acquireAndRelease(t, store, protocol)
-		if err := take(protocol); err != nil {
-			t.Fatal(err)
-		}
+		must(t, take(protocol))
 		if err := client.Break(t.Context(), protocol, mine); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: Break with the token of an earlier holder: %v; want ErrNotHeld", protocol, err)
 		}
@@ -55,12 +51,9 @@ func TestBreakAnotherProgramsLock(t *testing.T) {
 // if dlock has never used the name. List, which sees all strings of a server, leaves such names out.
 func TestFindAnotherProgramsLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	_, client := openURL(t, server.URL()+"?protocol=plain")
-	if err := raw.Set(t.Context(), "stuck", "secret of another", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.Set(t.Context(), "stuck", "secret of another", 0).Err())
 	if _, err := client.TryLock(t.Context(), "stuck"); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("TryLock: %v; want ErrHeld", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestHangingMasterCostsNoOtherLocks: a client has many locks on all masters of a cluster, and one
@@ -19,8 +18,7 @@ import (
 func TestHangingMasterCostsNoOtherLocks(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, append([]string{"--cluster-replica-no-failover", "yes", "--cluster-require-full-coverage", "no"}, inMemory...)...)
-	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
-	t.Cleanup(func() { lookup.Close() })
+	lookup := clusterClient(t, c)
 	for round := range 3 {
 		lost := lostBesideHanging(t, c.URL(), c.Nodes[0], func(name string) bool {
 			node, err := lookup.MasterForKey(t.Context(), name)
@@ -38,9 +36,7 @@ func TestHangingMasterCostsNoOtherLocks(t *testing.T) {
 func lostBesideHanging(t *testing.T, url string, hangs *servers.Server, isOnHanging func(name string) bool, prefix string) int64 {
 	t.Helper()
 	store, err := open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	var lostThere, lostElsewhere atomic.Int64
 	client := dlock.New(store, &dlock.Options{Hooks: dlock.Hooks{Lost: func(e dlock.Event) {
@@ -68,12 +64,8 @@ func lostBesideHanging(t *testing.T, url string, hangs *servers.Server, isOnHang
 		}
 		<-ticker.C
 	}
-	if err := hangs.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hangs.Pause())
 	await.Until(t, "all locks of the master that hangs are lost", func() bool { return lostThere.Load() == there })
-	if err := hangs.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hangs.Resume())
 	return lostElsewhere.Load()
 }

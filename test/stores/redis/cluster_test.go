@@ -21,25 +21,20 @@ import (
 func TestHangingMasterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, append([]string{"--cluster-replica-no-failover", "yes", "--cluster-require-full-coverage", "no"}, inMemory...)...)
-	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
-	t.Cleanup(func() { lookup.Close() })
+	lookup := clusterClient(t, c)
 	hangs, healthy := c.Nodes[0], c.Nodes[1:3]
 	for _, query := range []string{"?read_timeout=30s", "?read_timeout=30s&" + acknowledgedLate} {
 		store, _ := openURL(t, c.URL()+query)
 		request := func(on *servers.Server) driver.Request {
-			return driver.Request{Name: nameOn(t, lookup, on, query), Owner: driver.NewOwner(), TTL: time.Minute}
+			return inMode(driver.Mode{}, nameOn(t, lookup, on, query))
 		}
 		var grants []driver.Grant // those of the healthy masters come first
 		for _, node := range append(slices.Clone(healthy), hangs) {
 			grant, err := store.Acquire(t.Context(), request(node))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			grants = append(grants, grant)
 		}
-		if err := hangs.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, hangs.Pause())
 		eventually(t, "the locks of healthy masters are renewed", func() bool { // the machine may stall for a second
 			limited, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -72,14 +67,10 @@ func TestHangingMasterDelaysNoOther(t *testing.T) {
 			cancel()
 		}
 		stop()
-		if err := hangs.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, hangs.Resume())
 		stuck.Wait()
 		settled, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := c.WaitSettled(settled); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.WaitSettled(settled))
 		cancel()
 	}
 }
@@ -95,18 +86,13 @@ func TestHolderKeepsLockWhileSlotMoves(t *testing.T) {
 	}
 	for _, replicas := range []int{0, 1} {
 		store, err := openWrapping(c.URL(), &redislock.Options{Replicas: replicas})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer store.Close()
 		stores[fmt.Sprintf("store over a client with a hook, %d replicas", replicas)] = store
 	}
 	for what, store := range stores {
 		const name = "moves"
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		grant := acquireOne(t, store, name)
 		move, finish := moveSlot(t, c, name)
 		move(name, "redisson_lock_token:{"+name+"}")
 		for range 2 { // the server may not know the script the first time
@@ -142,9 +128,7 @@ func TestSharesAreKeptWhileSlotMoves(t *testing.T) {
 		store, _ := openURL(t, c.URL()+test.query)
 		grant := mustAcquire(t, store, inMode(test.mode, name))
 		if test.mode == (driver.Mode{}) {
-			if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.(driver.Downgrader).Downgrade(t.Context(), grant))
 		}
 		first := []string{name, "redisson_lock_token:{" + name + "}"}
 		second := []string{"{" + name + "}:" + grant.Owner.Hex() + ":rwlock_timeout:1"}
@@ -208,9 +192,7 @@ func moveSlot(t *testing.T, c *servers.Cluster, key string) (move func(keys ...s
 	do(target, "cluster", "setslot", slot, "importing", sourceID)
 	do(source, "cluster", "setslot", slot, "migrating", targetID)
 	host, port, err := net.SplitHostPort(to.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	move = func(keys ...string) {
 		t.Helper()
 		migrate := []any{"migrate", host, port, "", 0, 5000, "keys"}
@@ -233,12 +215,8 @@ func TestReplacedNodeClientDoesNotCloseTheStore(t *testing.T) {
 	c := servers.RunCluster(t, inMemory...)
 	for _, replicas := range []int{0, 1} {
 		client := newForgetful(t, c)
-		store, err := redislock.New(client, &redislock.Options{Replicas: replicas})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
-		req := driver.Request{Name: "between", Owner: driver.NewOwner(), TTL: time.Minute}
+		store := storeOver(t, client, &redislock.Options{Replicas: replicas})
+		req := inMode(driver.Mode{}, "between")
 		if _, err := store.Acquire(t.Context(), req); err != nil { // so that the client knows its cluster
 			t.Fatal(err)
 		}
@@ -257,15 +235,9 @@ func TestReplacedNodeClientDoesNotCloseTheStore(t *testing.T) {
 		}
 	}
 	closed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
-	store, err := redislock.New(closed, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := storeOver(t, closed, nil)
 	grant, err := store.Acquire(t.Context(), driver.Request{Name: "after", Owner: driver.NewOwner(), TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed.Close()
 	if err := store.Release(t.Context(), grant); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Release after the client was closed: %v; want ErrClosed", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,64 +15,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// blocking is a hook that, when armed, blocks the next command or pipeline until free is closed.
-type blocking struct {
-	counting
-	armed atomic.Bool
-	stuck chan struct{} // closed when a command is blocked
-	free  chan struct{}
-}
-
-func (b *blocking) block() {
-	if b.armed.Swap(false) {
-		close(b.stuck)
-		<-b.free
-	}
-}
-
-func (b *blocking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		b.block()
-		return next(ctx, cmd)
-	}
-}
-
-func (b *blocking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		b.block()
-		return next(ctx, cmds)
-	}
-}
-
 // TestStuckConnectionDelaysNoOtherCall: a stuck connection delays only the calls on it, and their
 // callers can leave.
 func TestStuckConnectionDelaysNoOtherCall(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, "--appendonly", "no")
-	for _, protocol := range []redislock.Protocol{redislock.Redisson, redislock.Plain} {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-		t.Cleanup(func() { client.Close() })
-		hook := &blocking{stuck: make(chan struct{}), free: make(chan struct{})}
-		client.AddHook(hook)
-		store, err := redislock.New(client, &redislock.Options{Protocol: protocol})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { store.Close() })
-		free := sync.OnceFunc(func() { close(hook.free) })
-		t.Cleanup(free)
-		take := taker(t, store, "warm")
-		take()
-
-		hook.armed.Store(true)
+	server := servers.Run(t, servers.Redis, inMemory...)
+	for _, protocol := range protocols {
+		p := proxy.Run(t, server.Addr())
+		store := newStore(t, protocol, &redis.Options{Addr: p.Addr()})
+		acquireAndRelease(t, store, "warm")
+		stuck, free := make(chan struct{}), make(chan struct{})
+		p.OnRequest(mentions("stuck"), func(*proxy.Conn) { close(stuck); <-free })
 		left := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // who has more time sends by itself
 		t.Cleanup(cancel)
 		go func() {
-			_, err := store.Acquire(ctx, driver.Request{Name: "stuck", Owner: driver.NewOwner(), TTL: time.Minute})
+			_, err := store.Acquire(ctx, inMode(driver.Mode{}, "stuck"))
 			left <- err
 		}()
-		<-hook.stuck
+		<-stuck
 		time.AfterFunc(100*time.Millisecond, cancel)
 		began := time.Now()
 		var wg sync.WaitGroup
@@ -87,7 +47,7 @@ func TestStuckConnectionDelaysNoOtherCall(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: the stuck caller: %v; want the error of its context", protocol, err)
 		}
-		free()
+		close(free)
 	}
 }
 
@@ -96,30 +56,22 @@ func TestStuckConnectionDelaysNoOtherCall(t *testing.T) {
 func TestExhaustedPoolDoesNotOutlastTheContext(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
-	for _, protocol := range []string{"redisson", "plain"} {
+	for _, protocol := range protocols {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: time.Minute, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { client.Close() })
-		store, err := redislock.New(client, &redislock.Options{Protocol: protocolOf(protocol)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { store.Close() })
+		store := storeOver(t, client, &redislock.Options{Protocol: protocolOf(protocol)})
 		acquireAndRelease(t, store, "warm "+protocol)
 		conn := client.Conn()
 		t.Cleanup(func() { conn.Close() })
-		if err := conn.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.Ping(t.Context()).Err())
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		_, err = store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+		_, err := store.Acquire(ctx, inMode(driver.Mode{}, "a"))
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 			t.Errorf("%s: Acquire with a context of 50ms = %v after %v; want DeadlineExceeded soon", protocol, err, took)
 		}
-		if err := conn.Close(); err != nil { // returns it to the pool
-			t.Fatal(err)
-		}
+		must(t, conn.Close()) // returns it to the pool
 	}
 }
 
@@ -132,26 +84,18 @@ func TestDeadConnectionsWithoutReadTimeoutAreReplaced(t *testing.T) {
 	const idle = 20
 	client := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: -1, PoolSize: 2 * idle})
 	t.Cleanup(func() { client.Close() })
-	store, err := redislock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := storeOver(t, client, nil)
 	acquireAndRelease(t, store, "warm")
 	conns := make([]*redis.Conn, idle)
 	for i := range conns {
 		conns[i] = client.Conn()
-		if err := conns[i].Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conns[i].Ping(t.Context()).Err())
 	}
 	for _, conn := range conns {
-		if err := conn.Close(); err != nil { // returns it to the pool
-			t.Fatal(err)
-		}
+		must(t, conn.Close()) // returns it to the pool
 	}
 	p.Blackhole()
-	req := driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute}
+	req := inMode(driver.Mode{}, "a")
 	attempts := 0
 	eventually(t, "an attempt is answered", func() bool {
 		attempts++

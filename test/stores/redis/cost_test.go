@@ -5,11 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -17,52 +15,33 @@ import (
 // served returns how many commands a server has run for clients, without those inside scripts.
 func served(t *testing.T, raw *redis.Client) int {
 	t.Helper()
+	return callsOf(t, raw, "evalsha", "eval", "multi", "exec", "publish", "script|load", "subscribe", "wait", "time")
+}
+
+// callsOf returns how often a server has run commands, also in scripts.
+func callsOf(t *testing.T, raw *redis.Client, commands ...string) (calls int) {
+	t.Helper()
 	info, err := raw.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	for _, command := range commands {
+		_, stats, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+		text, _, _ := strings.Cut(stats, ",")
+		n, _ := strconv.Atoi(text) // the server lists no command that it has not run
+		calls += n
 	}
-	n := 0
-	for line := range strings.Lines(info) {
-		name, stats, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":")
-		switch name {
-		case "evalsha", "eval", "multi", "exec", "publish", "script|load", "subscribe", "wait", "time":
-			calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
-			more, err := strconv.Atoi(calls)
-			if err != nil {
-				t.Fatalf("cannot read %q", line)
-			}
-			n += more
-		}
-	}
-	return n
+	return calls
 }
 
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	for protocol, perPair := range map[redislock.Protocol]int{
-		redislock.Redisson: 5, // a script to lock, a script with three publications to unlock
-		redislock.Plain:    4, // MULTI and EXEC, a script and its publication
+	server, raw := run(t)
+	for protocol, perPair := range map[string]int{
+		"redisson": 5, // a script to lock, a script with three publications to unlock
+		"plain":    4, // MULTI and EXEC, a script and its publication
 	} {
 		trips := &counting{}
-		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-		client.AddHook(trips)
-		t.Cleanup(func() { client.Close() })
-		store, err := redislock.New(client, &redislock.Options{Protocol: protocol})
-		if err != nil {
-			t.Fatal(err)
-		}
-		locks := dlock.New(store, nil)
-		pair := func(name string) {
-			lease, err := locks.Lock(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		locks := dlock.New(newStore(t, protocol, &redis.Options{Addr: server.Addr()}, trips), nil)
+		pair := func(name string) { unlock(t, mustLock(t, locks, name)) }
 		const pairs = 50
 		for range 2 { // the scripts are loaded, the server's clock is known, and every name has its counter
 			for i := range pairs {
@@ -80,7 +59,6 @@ func TestRoundTrips(t *testing.T) {
 			t.Errorf("%v: %d round trips for %d pairs; want two each", protocol, n, pairs)
 		}
 		locks.Close()
-		store.Close()
 	}
 }
 
@@ -96,12 +74,10 @@ func TestRenewalIsCheap(t *testing.T) {
 		for i := 0; i < locks; i += batch {
 			reqs := make([]driver.Request, batch)
 			for j := range reqs {
-				reqs[j] = driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i+j), Owner: driver.NewOwner(), TTL: time.Minute}
+				reqs[j] = inMode(driver.Mode{}, fmt.Sprintf("%s-%d", protocol, i+j))
 			}
 			more, err := store.(driver.BatchAcquirer).AcquireAll(t.Context(), reqs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			grants = append(grants, more...)
 		}
 		before := served(t, raw)
@@ -113,55 +89,12 @@ func TestRenewalIsCheap(t *testing.T) {
 		if n := served(t, raw) - before; n > locks/100 {
 			t.Errorf("%s: %d commands renew %d locks; want at most %d", protocol, n, locks, locks/100)
 		}
-		if err := store.Release(t.Context(), grants[0]); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, store, grants[0])
 		errs := store.Renew(t.Context(), grants[:batch])
 		for i, err := range errs {
 			if (err != nil) != (i == 0) {
 				t.Errorf("%s: lock %d of a batch in which the first was released: %v", protocol, i, err)
 			}
-		}
-	}
-}
-
-// TestForgottenScriptsAreSentAgain: every operation works after SCRIPT FLUSH.
-func TestForgottenScriptsAreSentAgain(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	for _, protocol := range protocols {
-		store, client := openURL(t, server.URL()+"?protocol="+protocol)
-		forget := func() {
-			if err := raw.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		forget()
-		lease, err := client.Lock(t.Context(), "a-"+protocol)
-		if err != nil {
-			t.Fatal(err)
-		}
-		forget()
-		all, err := client.LockAll(t.Context(), []string{"b-" + protocol, "c-" + protocol})
-		if err != nil {
-			t.Fatal(err)
-		}
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: "d-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		forget()
-		if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-			t.Error(errs)
-		}
-		forget()
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		forget()
-		if err := all.Unlock(t.Context()); err != nil {
-			t.Error(err)
 		}
 	}
 }

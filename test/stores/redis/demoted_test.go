@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"net"
 	"testing"
 	"time"
 
@@ -21,16 +20,11 @@ func TestDemotedMasterBehindAnAddressIsLeft(t *testing.T) {
 		p := proxy.Run(t, both[0].Addr())
 		store, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
 		acquireAndRelease(t, store, "x")
-		host, port, err := net.SplitHostPort(both[1].Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := clients(t, both[0].Addr())[0].ReplicaOf(t.Context(), host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
+		follow(t, clients(t, both[0].Addr())[0], both[1])
 		p.Redirect(both[1].Addr())
+		var err error
 		for range 3 {
-			if _, err = store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
+			if _, err = store.Acquire(t.Context(), inMode(driver.Mode{}, "x")); err == nil {
 				break
 			}
 		}
@@ -47,12 +41,10 @@ func TestClientForReadersFindsTheNewMaster(t *testing.T) {
 	top, _, failover := clusterToFailOver(t)
 	store, _ := openURL(t, top.url+"?read_only=true")
 	acquireAndRelease(t, store, failedOver)
-	if err := failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, failover(t.Context()))
 	start := time.Now()
 	eventually(t, "the store finds the new master", func() bool {
-		grant, err := store.Acquire(t.Context(), driver.Request{Name: failedOver, Owner: driver.NewOwner(), TTL: time.Minute})
+		grant, err := store.Acquire(t.Context(), inMode(driver.Mode{}, failedOver))
 		return err == nil && store.Release(t.Context(), grant) == nil
 	})
 	if took := time.Since(start); took > 15*time.Second {

@@ -17,9 +17,7 @@ func diagnose(t *testing.T, url string) []driver.Finding {
 	t.Helper()
 	store, _ := openURL(t, url)
 	findings, err := store.(driver.Diagnoser).Diagnose(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return findings
 }
 
@@ -45,9 +43,7 @@ func TestDiagnose(t *testing.T) {
 		for policy, says := range map[string]string{
 			"volatile-lru": "every lock", "volatile-ttl": "every lock", "allkeys-lru": "the counters of tokens", "allkeys-random": "any key",
 		} {
-			if err := raw.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, raw.ConfigSet(t.Context(), "maxmemory-policy", policy).Err())
 			expect(t, diagnose(t, server.URL()), "eviction", driver.LevelWarning, says)
 		}
 	})
@@ -55,13 +51,9 @@ func TestDiagnose(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.Redis)
 		raw := clients(t, server.Addr())[0]
-		if err := raw.ConfigSet(t.Context(), "appendfsync", "everysec").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
 		expect(t, diagnose(t, server.URL()), "persistence", driver.LevelWarning, "everysec")
-		if err := raw.ConfigSet(t.Context(), "appendonly", "no").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.ConfigSet(t.Context(), "appendonly", "no").Err())
 		expect(t, diagnose(t, server.URL()), "persistence", driver.LevelWarning, "is off")
 	})
 	t.Run("replicas", func(t *testing.T) {
@@ -84,9 +76,7 @@ func TestDiagnose(t *testing.T) {
 	t.Run("clock", func(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.WithClock(servers.Redis))
-		if err := server.SetClock(90 * time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.SetClock(90*time.Minute))
 		expect(t, diagnose(t, server.URL()), "clock", driver.LevelWarning, "is 1h")
 	})
 	t.Run("the answer about the clock is late", func(t *testing.T) {
@@ -102,9 +92,7 @@ func TestDiagnose(t *testing.T) {
 		t.Parallel()
 		server := servers.Run(t, servers.Redis)
 		raw := clients(t, server.Addr())[0]
-		if err := raw.Do(t.Context(), "acl", "setuser", "blind", "on", ">pw", "~*", "&*", "+@all", "-info", "-config").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.Do(t.Context(), "acl", "setuser", "blind", "on", ">pw", "~*", "&*", "+@all", "-info", "-config").Err())
 		expect(t, diagnose(t, "redis://blind:pw@"+server.Addr()), "info", driver.LevelWarning, "may not run INFO")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -15,8 +14,7 @@ import (
 // one of the two keys of the queue. After its next attempt the waiter has one place, and is served.
 func TestWaiterWithTornPlaceIsServedOnce(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	const queue, timeouts = "redisson_lock_queue:{torn}", "redisson_lock_timeout:{torn}"
 	store, _ := openURL(t, server.URL())
 	for what, tear := range map[string]func(owner string) error{
@@ -33,16 +31,11 @@ func TestWaiterWithTornPlaceIsServedOnce(t *testing.T) {
 			return errors.Join(raw.LPush(t.Context(), queue, ahead...).Err(), raw.ZAdd(t.Context(), timeouts, due...).Err())
 		},
 	} {
-		holder, err := store.Acquire(t.Context(), driver.Request{Name: "torn", Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		holder := acquireOne(t, store, "torn")
 		req := driver.Request{Name: "torn", Owner: driver.NewOwner(), TTL: time.Minute, Fair: true, Queue: true}
 		for i := range 3 {
 			if i == 1 {
-				if err := tear(req.Owner.Hex()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tear(req.Owner.Hex()))
 			}
 			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 				t.Fatalf("%s: Acquire: %v; want ErrHeld", what, err)
@@ -54,20 +47,14 @@ func TestWaiterWithTornPlaceIsServedOnce(t *testing.T) {
 		if places != 1 || err != nil || score == 0 {
 			t.Fatalf("%s: the waiter has %d places in the list, and until %v (%v); want one", what, places, score, err)
 		}
-		if err := store.Release(t.Context(), holder); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, store, holder)
 		for _, ahead := range list[:len(list)-1] {
-			if err := errors.Join(raw.LRem(t.Context(), queue, 0, ahead).Err(), raw.ZRem(t.Context(), timeouts, ahead).Err()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(raw.LRem(t.Context(), queue, 0, ahead).Err(), raw.ZRem(t.Context(), timeouts, ahead).Err()))
 		}
 		grant, err := store.Acquire(t.Context(), req)
 		if err != nil {
 			t.Fatalf("%s: Acquire at the head: %v", what, err)
 		}
-		if err := store.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, store, grant)
 	}
 }

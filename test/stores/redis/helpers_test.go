@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/redislock/redlock"
+	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -21,9 +23,7 @@ var protocols = []string{"redisson", "plain"}
 func openURL(t testing.TB, url string) (driver.Store, *dlock.Client) {
 	t.Helper()
 	store, err := open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := dlock.New(store, nil)
 	t.Cleanup(func() {
 		client.Close() // its locks expire; the server may be gone
@@ -34,6 +34,27 @@ func openURL(t testing.TB, url string) (driver.Store, *dlock.Client) {
 	return store, client
 }
 
+// run starts a server that writes nothing to disk, and returns a client of it.
+func run(t testing.TB) (*servers.Server, *redis.Client) {
+	server := servers.Run(t, servers.Redis, inMemory...)
+	return server, clients(t, server.Addr())[0]
+}
+
+// follow makes a server a replica of another one.
+func follow(t testing.TB, replica *redis.Client, master *servers.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	must(t, replica.ReplicaOf(t.Context(), host, port).Err())
+}
+
+func clusterClient(t testing.TB, c *servers.Cluster) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// clients returns a client for each address.
 func clients(t testing.TB, addrs ...string) (list []*redis.Client) {
 	for _, addr := range addrs {
 		client := redis.NewClient(&redis.Options{Addr: addr})
@@ -80,21 +101,46 @@ func newStore(t *testing.T, protocol string, opts *redis.Options, hooks ...redis
 	for _, hook := range hooks {
 		client.AddHook(hook)
 	}
-	store, err := redislock.New(client, &redislock.Options{Protocol: protocolOf(protocol)})
+	return storeOver(t, client, &redislock.Options{Protocol: protocolOf(protocol)})
+}
+
+// storeOver returns a store over the client of a test.
+func storeOver(t *testing.T, client redis.UniversalClient, opts *redislock.Options) *redislock.Store {
+	t.Helper()
+	store, err := redislock.New(client, opts)
+	must(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// must demands that a step of the test works.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
-	return store
+}
+
+func mustLock(t testing.TB, client *dlock.Client, name string, opts ...dlock.Option) *dlock.Lease {
+	t.Helper()
+	lease, err := client.Lock(t.Context(), name, opts...)
+	must(t, err)
+	return lease
+}
+
+// unlock demands that the lease was held until now.
+func unlock(t testing.TB, lease interface{ Unlock(context.Context) error }) {
+	t.Helper()
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // acquireAndRelease acquires and releases a name, and returns the token.
 func acquireAndRelease(t *testing.T, store driver.Store, name string) uint64 {
 	t.Helper()
 	grant := acquireOne(t, store, name)
-	if err := store.Release(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
+	mustRelease(t, store, grant)
 	return grant.Token
 }
 
@@ -160,9 +206,7 @@ var inMemory = []string{"--appendonly", "no"}
 func openRedlock(t testing.TB, addrs ...string) *redlock.Store {
 	t.Helper()
 	store, err := redlock.Open(t.Context(), "redlock://"+strings.Join(addrs, ","), &redlock.Options{MemberTimeout: memberTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() }) // its servers may be gone
 	return store
 }
@@ -170,9 +214,5 @@ func openRedlock(t testing.TB, addrs ...string) *redlock.Store {
 // acquireOne acquires a name for a minute.
 func acquireOne(t *testing.T, store driver.Store, name string) driver.Grant {
 	t.Helper()
-	grant, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return grant
+	return mustAcquire(t, store, inMode(driver.Mode{}, name))
 }

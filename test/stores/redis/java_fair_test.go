@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -15,8 +14,7 @@ import (
 // waiters would lose their places and their notification at once.
 func TestQueueOfJavaDoesNotExpire(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	for name, leave := range map[string]func(holder driver.Grant, waiter driver.Request){
 		"gives up": func(_ driver.Grant, waiter driver.Request) {

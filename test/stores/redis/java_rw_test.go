@@ -2,12 +2,12 @@ package redis
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,13 +19,7 @@ func TestReadersThatSubscribeToAReplicaAreWoken(t *testing.T) {
 	t.Parallel()
 	both := servers.RunGroup(t, 2, servers.Redis, append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)...)
 	replica := clients(t, both[1].Addr())[0]
-	host, port, err := net.SplitHostPort(both[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replica.ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, replica, both[0])
 	awaitReplicas(t, both[0].Addr(), 1)
 	sub := replica.Subscribe(t.Context(), "redisson_rwlock:{x}")
 	defer sub.Close()
@@ -54,13 +48,9 @@ func TestReadersThatSubscribeToAReplicaAreWoken(t *testing.T) {
 	mustRelease(t, store, mustAcquire(t, store, inMode(permits, "x")))
 	woken("the release of the last permit")
 	grant := mustAcquire(t, store, inMode(driver.Mode{}, "x"))
-	if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.(driver.Downgrader).Downgrade(t.Context(), grant))
 	woken("a downgrade")
-	if err := store.(driver.Breaker).Break(t.Context(), "x", grant.Token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.(driver.Breaker).Break(t.Context(), "x", grant.Token))
 	woken("a break")
 }
 
@@ -69,8 +59,7 @@ func TestReadersThatSubscribeToAReplicaAreWoken(t *testing.T) {
 // removed when it has expired.
 func TestReaderOfJavaWithNegativeThreadCounts(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	const thread = "0d2a3a52-7f0b-4a3c-9d2b-0123456789ab:-3"
 	timeoutKey := readInJava(t, raw, "x", thread)
@@ -88,9 +77,7 @@ func TestReaderOfJavaWithNegativeThreadCounts(t *testing.T) {
 	if _, err := store.Acquire(t.Context(), inMode(driver.Mode{}, "x")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("an exclusive request beside a reader of Java: %v; want ErrHeld", err)
 	}
-	if err := raw.Del(t.Context(), timeoutKey).Err(); err != nil { // as if it had expired
-		t.Fatal(err)
-	}
+	must(t, raw.Del(t.Context(), timeoutKey).Err()) // as if it had expired
 	mustAcquire(t, store, inMode(driver.Mode{}, "x"))
 }
 
@@ -108,16 +95,6 @@ func readInJava(t *testing.T, raw *redis.Client, name, thread string) (timeoutKe
 		t.Fatal(err)
 	}
 	return timeoutKey
-}
-
-// mustWake demands that the waiter of a watch is woken soon.
-func mustWake(t *testing.T, woken <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-woken:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("%s does not wake the waiter", what)
-	}
 }
 
 // mustBeRefused demands that another holder refuses a request.
@@ -146,8 +123,7 @@ func endInJava(t *testing.T, raw *redis.Client, name, message string) {
 // and whose field is left, does not count.
 func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	for name, end := range map[string]func(driver.Grant) error{
 		"release": func(g driver.Grant) error { return store.Release(t.Context(), g) },
@@ -166,14 +142,12 @@ func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
 		if n := raw.Del(t.Context(), "{"+name+"}:"+dead.Owner.Hex()+":rwlock_timeout:1").Val(); n != 1 {
 			t.Fatalf("%d shares have expired; want 1", n)
 		}
-		if err := end(reader); err != nil {
-			t.Fatal(err)
-		}
-		mustWake(t, woken, "the "+name+" of the last reader of dlock")
+		must(t, end(reader))
+		await.Event(t, woken, "the "+name+" of the last reader of dlock")
 		mustBeRefused(t, store, req)
-		mustWake(t, woken, "the subscription to the channel of Java")
+		await.Event(t, woken, "the subscription to the channel of Java")
 		endInJava(t, raw, name, "0")
-		mustWake(t, woken, "the last reader of Java")
+		await.Event(t, woken, "the last reader of Java")
 		mustAcquire(t, store, req)
 	}
 }
@@ -182,8 +156,7 @@ func TestLateReaderOfJavaWakesAWriter(t *testing.T) {
 // first waiter gives up. The next one, which has not asked since, is woken by Java.
 func TestLateWriterOfJavaWakesTheNextWaiter(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	var queue []driver.Request
 	for range 3 {
@@ -207,10 +180,10 @@ func TestLateWriterOfJavaWakesTheNextWaiter(t *testing.T) {
 	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: queue[1].Owner}); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Release of a waiter: %v; want ErrNotHeld", err)
 	}
-	mustWake(t, woken, "the waiter ahead that gave up")
+	await.Event(t, woken, "the waiter ahead that gave up")
 	mustBeRefused(t, store, queue[2])
-	mustWake(t, woken, "the subscription to the channel of Java")
+	await.Event(t, woken, "the subscription to the channel of Java")
 	endInJava(t, raw, "x", "1")
-	mustWake(t, woken, "the writer of Java")
+	await.Event(t, woken, "the writer of Java")
 	mustAcquire(t, store, queue[2])
 }

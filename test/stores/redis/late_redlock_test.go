@@ -38,19 +38,14 @@ func TestRedlockLateAttemptLeavesNoLock(t *testing.T) {
 				addrs[i] = links[i].Addr()
 			}
 			store, err := open(t.Context(), "redlock://"+strings.Join(addrs, ",")+"?read_timeout=3s&member_timeout=10s")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { store.Close() })
 			take := taker(t, store, "warm-"+outcome) // so that members know the scripts, and the store knows their clocks
 			take()
 			take()
 			if vote.held > 0 {
 				another, _ := openURL(t, "redlock://"+strings.Join(group.Addrs()[:vote.held], ","))
-				grant, err := another.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
+				grant := acquireOne(t, another, name)
 				defer func() {
 					if err := another.Release(t.Context(), grant); err != nil {
 						t.Errorf("the other holder's lock: %v", err)
@@ -78,7 +73,7 @@ func TestRedlockLateAttemptLeavesNoLock(t *testing.T) {
 			if len(vote.late) > 2 {
 				go func() { came.Wait(); leave() }()
 			}
-			req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
+			req := inMode(driver.Mode{}, name)
 			grant, err := store.Acquire(ctx, req)
 			if !vote.outcome(err) {
 				t.Fatalf("Acquire: %v", err)

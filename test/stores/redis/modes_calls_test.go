@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +32,7 @@ func TestRefusedRenewalIsNoLoss(t *testing.T) {
 		for _, mode := range []driver.Mode{shared, permits} {
 			grants[redisson] = append(grants[redisson], mustAcquire(t, redisson, inMode(mode, mode.String())))
 		}
-		if err := clients(t, server.Addr())[0].Do(t.Context(), command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, clients(t, server.Addr())[0].Do(t.Context(), command...).Err())
 		for store, list := range grants {
 			for i := range list {
 				list[i].TTL = time.Hour // so that the renewal has to write
@@ -57,13 +54,12 @@ func TestRefusedRenewalIsNoLoss(t *testing.T) {
 // limit.
 func TestLimitCostsTheServerNothing(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	acquireOne(t, store, "warm") // from now on the server's clock is known
 	fresh, _ := openURL(t, server.URL())
 	grant := mustAcquire(t, store, inMode(driver.Mode{Limit: 1_000_000}, "x"))
-	before := pttlCalls(t, raw)
+	before := callsOf(t, raw, "pttl")
 	for _, s := range []driver.Store{store, fresh} {
 		for _, mode := range []driver.Mode{{}, shared, permits} {
 			if _, err := s.Acquire(t.Context(), inMode(mode, "x")); !errors.Is(err, driver.ErrMode) {
@@ -75,47 +71,26 @@ func TestLimitCostsTheServerNothing(t *testing.T) {
 		t.Errorf("the semaphore is listed as %+v, %v", info, found)
 	}
 	mustRelease(t, store, grant)
-	if n := pttlCalls(t, raw) - before; n > 100 {
+	if n := callsOf(t, raw, "pttl") - before; n > 100 {
 		t.Errorf("%d calls of PTTL for one permit", n)
 	}
-}
-
-// pttlCalls returns how often a server has run PTTL, also in scripts.
-func pttlCalls(t *testing.T, raw *redis.Client) int {
-	t.Helper()
-	info, err := raw.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, stats, _ := strings.Cut(info, "cmdstat_pttl:calls=")
-	calls, _, _ := strings.Cut(stats, ",")
-	n, err := strconv.Atoi(calls)
-	if err != nil {
-		t.Fatalf("no calls of PTTL in %q", info)
-	}
-	return n
 }
 
 // TestLateAcquisitionProlongsTheShare: an exclusive attempt that is carried out after the downgrade
 // starts the TTL of the share again, not only that of the lock.
 func TestLateAcquisitionProlongsTheShare(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	acquireOne(t, store, "warm")
 	fresh, _ := openURL(t, server.URL()) // reads the server's clock first
 	for name, late := range map[string]driver.Store{"estimate": store, "clock": fresh} {
 		req := inMode(driver.Mode{}, name)
 		grant := mustAcquire(t, store, req)
-		if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.(driver.Downgrader).Downgrade(t.Context(), grant))
 		keys := []string{name, "{" + name + "}:" + req.Owner.Hex() + ":rwlock_timeout:1"}
 		for _, key := range keys {
-			if err := raw.PExpire(t.Context(), key, 10*time.Second).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, raw.PExpire(t.Context(), key, 10*time.Second).Err())
 		}
 		if again := mustAcquire(t, late, req); again.Token != grant.Token {
 			t.Errorf("%s: the token is %d; want %d", name, again.Token, grant.Token)

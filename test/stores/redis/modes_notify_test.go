@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -36,15 +35,11 @@ func published(t *testing.T, raw *redis.Client, name string, call func()) []stri
 		t.Fatal(err)
 	}
 	call()
-	if err := raw.Publish(t.Context(), end, "").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.Publish(t.Context(), end, "").Err())
 	found := make(map[string]bool)
 	for {
 		message, err := sub.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if message.Channel == end {
 			return slices.Sorted(maps.Keys(found))
 		}
@@ -58,8 +53,7 @@ func published(t *testing.T, raw *redis.Client, name string, call func()) []stri
 // granted the lock then, in the queue and outside of it, and no other waiter of the queue.
 func TestReleaseNotifiesOnlyWaitersThatMayBeGranted(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	exclusive := driver.Mode{}
 	const everyone = "" // the channel of the lock

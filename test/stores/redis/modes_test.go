@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/servers"
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -46,8 +44,7 @@ func mustRelease(t *testing.T, store driver.Store, grant driver.Grant) {
 // that it does not know.
 func TestLocksAreWrittenAsRReadWriteLockDoes(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	acquireOne(t, store, "warm") // from now on the server's clock is known
 	for mode, want := range map[driver.Mode]string{{}: "write", shared: "read", permits: "2"} {
@@ -77,80 +74,11 @@ func TestLocksAreWrittenAsRReadWriteLockDoes(t *testing.T) {
 	}
 }
 
-// An older dlock writes a mutex of Redisson: a hash with the holder value as its only field. These
-// are its acquisition of a lock that may be held, and its release.
-var (
-	oldAcquire = redis.NewScript(`if redis.call('pttl', KEYS[1]) ~= -2 then return redis.call('hkeys', KEYS[1])[1] end
-redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], 60000) return false`)
-	oldRelease = redis.NewScript(`if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('publish', 'redisson_lock__channel:{' .. KEYS[1] .. '}', '0') return 1`)
-)
-
-// TestOlderVersionExcludesAndIsExcluded: while processes are upgraded one after the other, an older
-// dlock and this one exclude and wake each other in every mode.
-func TestOlderVersionExcludesAndIsExcluded(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	store, client := openURL(t, server.URL())
-	const old = `0123456789abcdef0123456789abcdef:1763300000000000:{"host":"web-1","pid":4711,"program":"billing"}`
-	for mode, opts := range map[driver.Mode][]dlock.Option{
-		{}: nil, shared: {dlock.WithShared()}, permits: {dlock.WithLimit(2)},
-	} {
-		for _, fair := range []bool{false, true} {
-			name := fmt.Sprintf("%v %v", mode, fair)
-			acquires := func() bool {
-				err := oldAcquire.Run(t.Context(), raw, []string{name}, old).Err()
-				if err != nil && !errors.Is(err, redis.Nil) {
-					t.Fatal(err)
-				}
-				return errors.Is(err, redis.Nil)
-			}
-			if !acquires() {
-				t.Fatalf("%s: an older dlock does not get a free lock", name)
-			}
-			req := inMode(mode, name)
-			req.Fair = fair
-			if _, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrMode) {
-				t.Errorf("%s: a lock that an older dlock has: %v; want ErrHeld or ErrMode", name, err)
-			}
-			info, found, err := client.Find(t.Context(), name)
-			if err != nil || !found || info.Holder.Program != "billing" {
-				t.Errorf("%s: the lock of an older dlock is found as %+v, %v, %v", name, info, found, err)
-			}
-			if fair {
-				opts = append(opts, dlock.WithFair())
-			}
-			var w *waiter
-			if mode.Limit == 0 {
-				w = waitFor(t.Context(), client, name, opts...)
-			}
-			if n, err := oldRelease.Run(t.Context(), raw, []string{name}, old).Int(); n != 1 || err != nil {
-				t.Errorf("%s: an older dlock cannot release: %d, %v", name, n, err)
-			}
-			if w != nil {
-				if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			grant := mustAcquire(t, store, req)
-			if acquires() {
-				t.Errorf("%s: an older dlock got a lock that is held", name)
-			}
-			mustRelease(t, store, grant)
-			if !acquires() {
-				t.Errorf("%s: an older dlock does not get a lock that was released", name)
-			}
-		}
-	}
-}
-
 // TestLockLastsAsLongAsItsLongestShare: programs that see only the lock's own key, as Java does,
 // wait for a dead reader no longer than its TTL.
 func TestLockLastsAsLongAsItsLongestShare(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	for _, mode := range []driver.Mode{shared, permits} {
 		name := mode.String()
@@ -162,9 +90,7 @@ func TestLockLastsAsLongAsItsLongestShare(t *testing.T) {
 			t.Errorf("%s: the lock expires in %v, its longest share in a minute", name, left)
 		}
 		// As if the server had been stopped for a moment between two commands of the script.
-		if err := raw.PExpire(t.Context(), name, long.TTL+500*time.Millisecond).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.PExpire(t.Context(), name, long.TTL+500*time.Millisecond).Err())
 		mustRelease(t, store, long)
 		if left := raw.PTTL(t.Context(), name).Val(); left <= 0 || left > short.TTL {
 			t.Errorf("%s: the lock expires in %v, its only share in %v", name, left, short.TTL)
@@ -176,16 +102,11 @@ func TestLockLastsAsLongAsItsLongestShare(t *testing.T) {
 // TTL of the share.
 func TestDowngradeKeepsTheExpiry(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	grant := mustAcquire(t, store, inMode(driver.Mode{}, "x"))
-	if err := raw.PExpire(t.Context(), "x", 10*time.Second).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.(driver.Downgrader).Downgrade(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.PExpire(t.Context(), "x", 10*time.Second).Err())
+	must(t, store.(driver.Downgrader).Downgrade(t.Context(), grant))
 	for _, key := range []string{"x", "{x}:" + grant.Owner.Hex() + ":rwlock_timeout:1"} {
 		if left := raw.PTTL(t.Context(), key).Val(); left <= 0 || left > 10*time.Second {
 			t.Errorf("%s expires in %v; want at most 10 s", key, left)
@@ -213,13 +134,10 @@ func TestDowngradeKeepsTheExpiry(t *testing.T) {
 // stays as it is.
 func TestHashThatIsNoLockIsRefused(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	for _, mode := range []string{"read", "write", "7", "dark"} {
-		if err := raw.HSet(t.Context(), mode, "mode", mode, "volume", 1, "name", "x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.HSet(t.Context(), mode, "mode", mode, "volume", 1, "name", "x").Err())
 		for _, want := range []driver.Mode{{}, shared, permits, {Limit: 7}} {
 			for _, fair := range []bool{false, true} {
 				req := inMode(want, mode)
@@ -291,8 +209,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 // granted the lock, and when it gives up.
 func TestPlacesAreRemoved(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	places := func(want int64) {
 		t.Helper()
@@ -319,53 +236,6 @@ func TestPlacesAreRemoved(t *testing.T) {
 	places(0)
 	mustRelease(t, store, grant)
 	mustRelease(t, store, mustAcquire(t, store, inMode(shared, "x")))
-}
-
-// TestPermitsAreHandedOn: permits that are released at the same moment wake as many waiters, fair
-// or not, long before anything expires.
-func TestPermitsAreHandedOn(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	for name, opts := range map[string][]dlock.Option{"unfair": nil, "fair": {dlock.WithFair()}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts := append(opts, dlock.WithLimit(3), dlock.WithTTL(time.Minute))
-			_, holder := openURL(t, server.URL())
-			_, client := openURL(t, server.URL())
-			for range 5 {
-				var leases []*dlock.Lease
-				for range 3 {
-					lease, err := holder.Lock(t.Context(), name, opts...)
-					if err != nil {
-						t.Fatal(err)
-					}
-					leases = append(leases, lease)
-				}
-				var waiters []*waiter
-				for range 3 {
-					waiters = append(waiters, waitFor(t.Context(), client, name, opts...))
-				}
-				eventually(t, "a waiter is known", func() bool {
-					info, _, err := holder.Find(t.Context(), name)
-					return err == nil && info.Waiters > 0
-				})
-				var releases sync.WaitGroup
-				for _, lease := range leases {
-					releases.Go(func() {
-						if err := lease.Unlock(t.Context()); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				releases.Wait()
-				for _, w := range waiters {
-					if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-	}
 }
 
 // TestPlainProtocolRefusesFairnessAndModes: it has no fair locks, no shared locks and no permits, and

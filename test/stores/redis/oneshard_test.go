@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/redislock"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -46,9 +47,7 @@ func TestSingleServerClientInClusterMode(t *testing.T) {
 				for i, word := range test.acl {
 					words[i] = word
 				}
-				if err := clients(t, server.Addr())[0].Do(t.Context(), words...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, clients(t, server.Addr())[0].Do(t.Context(), words...).Err())
 			}
 			for _, protocol := range protocols {
 				locksOfManySlots(t, protocol, test.odd, func() driver.Store {
@@ -71,11 +70,7 @@ func TestWrappedClusterClientWorks(t *testing.T) {
 	wrapped := around{redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})}
 	t.Cleanup(func() { wrapped.Close() })
 	open := func(protocol redislock.Protocol, replicas int) *redislock.Store {
-		store, err := redislock.New(wrapped, &redislock.Options{Protocol: protocol, Replicas: replicas})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { store.Close() })
+		store := storeOver(t, wrapped, &redislock.Options{Protocol: protocol, Replicas: replicas})
 		return store
 	}
 	for _, protocol := range []redislock.Protocol{redislock.Redisson, redislock.Plain} {
@@ -90,11 +85,9 @@ func TestWrappedClusterClientWorks(t *testing.T) {
 		}
 	}
 	findings, err := store.Diagnose(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expect(t, findings, "cluster", driver.LevelWarning, "redis.around")
-	_, err = open(redislock.Redisson, 1).Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+	_, err = open(redislock.Redisson, 1).Acquire(t.Context(), inMode(driver.Mode{}, "a"))
 	if !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("Acquire with Replicas: %v; want ErrUnsupported: WAIT may reach another server than the lock", err)
 	}
@@ -120,7 +113,7 @@ func locksOfManySlots(t *testing.T, protocol string, names []string, open func()
 	renewing, other := open(), open()
 	var grants []driver.Grant
 	for _, name := range names {
-		grant, err := renewing.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		grant, err := renewing.Acquire(t.Context(), inMode(driver.Mode{}, name))
 		if err != nil {
 			t.Fatalf("%s: Acquire(%q): %v", protocol, name, err)
 		}
@@ -156,8 +149,7 @@ func locksOfManySlots(t *testing.T, protocol string, names []string, open func()
 		if together {
 			some = []string{"{tag}a", "{tag}b"}
 		}
-		store := open()
-		atOnce(t, store, store.(driver.BatchAcquirer), some, together)
+		atOnce(t, open(), some, together)
 	}
 }
 
@@ -170,10 +162,7 @@ func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 	_, plain := openURL(t, top.url)
 	_, cluster := openURL(t, strings.Replace(top.url, "redis://", "redis+cluster://", 1))
 	for _, name := range []string{"shared", "odd}"} {
-		lease, err := plain.Lock(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := mustLock(t, plain, name)
 		if _, err := cluster.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrHeld) {
 			t.Errorf("TryLock(%q) by the cluster's client: %v; want ErrHeld", name, err)
 		}
@@ -202,12 +191,8 @@ func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := waitFor(t.Context(), plain, name)
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.within(t, limit).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, lease)
+		unlock(t, w.within(t, limit))
 		select {
 		case <-messages.Channel():
 		case <-time.After(limit):
@@ -216,14 +201,8 @@ func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 		messages.Close()
 		store, _ := openURL(t, top.url)
 		woken, stop := watch(t, store, driver.Request{Name: name, Owner: driver.NewOwner()})
-		if err := raw.SPublish(t.Context(), shardChannel, "0").Err(); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-woken:
-		case <-time.After(limit):
-			t.Errorf("%q: no wake-up by a message in the shard's channel", name)
-		}
+		must(t, raw.SPublish(t.Context(), shardChannel, "0").Err())
+		await.Event(t, woken, "a wake-up")
 		stop()
 	}
 	expect(t, diagnose(t, top.url), "cluster", driver.LevelWarning, "redis+cluster://")
@@ -234,8 +213,7 @@ func TestSingleServerClientSharesLocksOfACluster(t *testing.T) {
 func TestSingleServerClientOfManyMastersFails(t *testing.T) {
 	t.Parallel()
 	c := servers.RunCluster(t, inMemory...)
-	lookup := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Nodes.Addrs()})
-	t.Cleanup(func() { lookup.Close() })
+	lookup := clusterClient(t, c)
 	for _, query := range []string{"?protocol=redisson", "?protocol=plain", "?" + acknowledgedLate} {
 		url := "redis://" + c.Nodes[0].Addr() + query
 		store, client := openURL(t, url)

@@ -19,9 +19,7 @@ import (
 // does, and cannot flush the server.
 func TestRecommendedPermissionsSuffice(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/stores/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rules [][]any
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ACL SETUSER ") {
@@ -41,9 +39,7 @@ func TestRecommendedPermissionsSuffice(t *testing.T) {
 				t.Parallel()
 				top := start(t)
 				for _, server := range top.servers {
-					if err := server.Do(t.Context(), rule...).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, server.Do(t.Context(), rule...).Err())
 				}
 				user := rule[2].(string) + ":secret@"
 				for _, protocol := range protocols {
@@ -157,9 +153,7 @@ func TestRefusedUserGetsTheReason(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a user with the right to the keys of a lock is refused: %v", err)
 			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			unlock(t, lease)
 		}
 	}
 }
@@ -167,11 +161,8 @@ func TestRefusedUserGetsTheReason(t *testing.T) {
 // TestLockWithoutExpiryIsNeverLeft: a user without the right to set an expiry gets no lock.
 func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err(); err != nil {
-		t.Fatal(err)
-	}
+	server, raw := run(t)
+	must(t, raw.Do(t.Context(), "acl", "setuser", "eternal", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err())
 	_, warm := openURL(t, "redis://eternal:pw@"+server.Addr())
 	for range 2 { // before and after the server's clock is known
 		refused(t, warm, "a", "lacks a permission", false)
@@ -190,24 +181,19 @@ func TestLockWithoutExpiryIsNeverLeft(t *testing.T) {
 // lock that the owner has if the user has lost the right to set an expiry.
 func TestFailedRepetitionKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	permit := func(rules ...any) {
-		if err := raw.Do(t.Context(), append([]any{"acl", "setuser", "changing", "on", ">pw", "~*", "&*", "+@all"}, rules...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.Do(t.Context(), append([]any{"acl", "setuser", "changing", "on", ">pw", "~*", "&*", "+@all"}, rules...)...).Err())
 	}
 	permit()
 	store, _ := openURL(t, "redis://changing:pw@"+server.Addr())
 	batch := store.(driver.BatchAcquirer)
 	var reqs []driver.Request
 	for _, name := range []string{"a", "b", "c"} {
-		reqs = append(reqs, driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
+		reqs = append(reqs, inMode(driver.Mode{}, name))
 	}
 	grants, err := batch.AcquireAll(t.Context(), reqs[:2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	permit("-pexpire")
 	for i := range reqs {
 		reqs[i].TTL *= 2
@@ -223,23 +209,5 @@ func TestFailedRepetitionKeepsTheLock(t *testing.T) {
 	}
 	if n := raw.Exists(t.Context(), "c").Val(); n != 0 {
 		t.Error("the lock that was not held before is left")
-	}
-}
-
-// TestErrorNamesTheMissingPermission: the error names it once and without a prefix.
-func TestErrorNamesTheMissingPermission(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "limited", "on", ">pw", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
-		t.Fatal(err)
-	}
-	owner, _ := openURL(t, server.URL())
-	acquire(t, owner, "x")
-	store, _ := openURL(t, "redis://limited:pw@"+server.Addr())
-	for _, err := range store.(driver.Lister).List(t.Context(), "") {
-		if err == nil || strings.Contains(err.Error(), "redislock:") || strings.Count(err.Error(), "lacks a permission") != 1 {
-			t.Errorf("want an error without a prefix that says once that a permission is missing, got: %v", err)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -35,9 +34,7 @@ func TestPlannedFailoverKeepsLocksAndWaits(t *testing.T) {
 			for _, protocol := range protocols {
 				finish = append(finish, survives(t, top, protocol))
 			}
-			if err := prepare(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, prepare(ctx))
 			for _, protocol := range protocols { // now that all replicas are connected
 				finish = append(finish, keepsGrants(t, top, protocol, test.replicas))
 			}
@@ -110,13 +107,7 @@ func serverToSwap(t *testing.T) (top topology, prepare, failover func(context.Co
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, inMemory...)
 	both := servers.RunGroup(t, 2, servers.Redis, args...)
 	raw := clients(t, both.Addrs()...)
-	host, port, err := net.SplitHostPort(both[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw[1].ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, raw[1], both[0])
 	awaitReplicas(t, both[0].Addr(), 1)
 	refused := func(addr string) func() bool {
 		client := clients(t, addr)[0]
@@ -137,10 +128,7 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 	t.Helper()
 	url, name := top.url+"?protocol="+protocol+"&replicas=1&replica_timeout=2s", failedOver+protocol
 	_, holder := openURL(t, url)
-	lease, err := holder.Lock(t.Context(), name, dlock.WithTTL(20*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustLock(t, holder, name, dlock.WithTTL(20*time.Second))
 	var waiters []*waiter
 	for range 4 {
 		_, client := openURL(t, url)
@@ -159,9 +147,7 @@ func survives(t *testing.T, top topology, protocol string) (finish func()) {
 		_, err := idle.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-idle-%d", name, i), Owner: driver.NewOwner(), TTL: time.Second})
 		return err
 	}
-	if err := attempt(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, attempt(0))
 	store, _ := openURL(t, url)
 	ctx, cancel := context.WithCancel(t.Context())
 	var tries sync.WaitGroup

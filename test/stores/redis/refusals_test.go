@@ -40,10 +40,12 @@ func refused(t *testing.T, client *dlock.Client, name, says string, unreachable 
 
 func TestNameOfOtherDataIsRefused(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	for _, protocol := range protocols {
-		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		store, client := openURL(t, server.URL()+"?protocol="+protocol)
+		for range 5 { // from now on the server's clock is known
+			acquireAndRelease(t, store, "warm-"+protocol)
+		}
 		for kind, put := range map[string]func(key string) error{
 			"list": func(key string) error { return raw.RPush(t.Context(), key, "data").Err() },
 			"set":  func(key string) error { return raw.SAdd(t.Context(), key, "data").Err() },
@@ -52,20 +54,13 @@ func TestNameOfOtherDataIsRefused(t *testing.T) {
 			},
 		} {
 			key := protocol + "-" + kind
-			if err := put(key); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(key))
 			refused(t, client, key, "holds something else", false)
 			if n := raw.Exists(t.Context(), key).Val(); n != 1 {
 				t.Errorf("the %s under the name of the lock is gone", kind)
 			}
-			counter := "redisson_lock_token:{c" + key + "}"
-			if protocol == "plain" {
-				counter = "dlock:token:{c" + key + "}"
-			}
-			if err := put(counter); err != nil {
-				t.Fatal(err)
-			}
+			counter := counterOf(protocol, "c"+key)
+			must(t, put(counter))
 			refused(t, client, "c"+key, "holds something else", false)
 			for name, part := range map[string]string{key: key, "c" + key: counter} {
 				if _, err := client.TryLock(t.Context(), name); !errors.Is(err, dlock.ErrMisconfigured) || !strings.Contains(err.Error(), strconv.Quote(part)) {
@@ -89,13 +84,9 @@ func TestProtocolsExcludeEachOther(t *testing.T) {
 	server := servers.Run(t, servers.Redis, inMemory...)
 	_, redisson := openURL(t, server.URL())
 	_, plain := openURL(t, server.URL()+"?protocol=plain")
-	if _, err := redisson.TryLock(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	mustLock(t, redisson, "a")
 	refused(t, plain, "a", "by the other protocol", false)
-	if _, err := plain.TryLock(t.Context(), "b"); err != nil {
-		t.Fatal(err)
-	}
+	mustLock(t, plain, "b")
 	refused(t, redisson, "b", "by the other protocol", false)
 }
 
@@ -103,22 +94,15 @@ func TestProtocolsExcludeEachOther(t *testing.T) {
 // locks succeeds.
 func TestOverwrittenLockAloneIsLost(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	for _, protocol := range protocols {
 		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
 		var grants []driver.Grant
 		for i := range 5 {
-			grant, err := store.Acquire(t.Context(), driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
-			grants = append(grants, grant)
+			grants = append(grants, acquireOne(t, store, fmt.Sprintf("%s-%d", protocol, i)))
 		}
 		raw.Del(t.Context(), grants[2].Name)
-		if err := raw.RPush(t.Context(), grants[2].Name, "data").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.RPush(t.Context(), grants[2].Name, "data").Err())
 		for i, err := range store.Renew(t.Context(), grants) {
 			if i == 2 && !errors.Is(err, driver.ErrNotHeld) || i != 2 && err != nil {
 				t.Errorf("%s: renewing lock %d: %v; only the third is lost", protocol, i, err)
@@ -127,37 +111,13 @@ func TestOverwrittenLockAloneIsLost(t *testing.T) {
 	}
 }
 
-// TestBadCounterLeavesNoLock: a store that knows the server's clock leaves no lock either.
-func TestBadCounterLeavesNoLock(t *testing.T) {
+// TestTooLargeCounterIsRefused: scripts count exactly only up to 2^53.
+func TestTooLargeCounterIsRefused(t *testing.T) {
 	t.Parallel()
 	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
 	for _, protocol := range protocols {
-		store, client := openURL(t, server.URL()+"?protocol="+protocol)
-		for range 5 {
-			acquireAndRelease(t, store, "warm-"+protocol)
-		}
-		prefix := map[string]string{"redisson": "redisson_lock_token", "plain": "dlock:token"}[protocol]
-		if err := raw.RPush(t.Context(), prefix+":{a-"+protocol+"}", "data").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Acquire(t.Context(), driver.Request{Name: "a-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute}); err == nil {
-			t.Error("Acquire works")
-		}
-		if n := raw.Exists(t.Context(), "a-"+protocol).Val(); n != 0 {
-			t.Errorf("%s: the lock is half taken", protocol)
-		}
-		refused(t, client, "a-"+protocol, "holds something else", false)
-
-		// A counter that is too large is an error.
-		if err := raw.Del(t.Context(), prefix+":{b-"+protocol+"}").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if protocol == "redisson" {
-			raw.Set(t.Context(), prefix+":{b-redisson}", "9007199254740993", 0)
-		} else {
-			raw.ZAdd(t.Context(), prefix+":{b-plain}", redis.Z{Score: 9007199254740993, Member: "t"}, redis.Z{Score: 1, Member: "new"})
-		}
+		_, client := openURL(t, server.URL()+"?protocol="+protocol)
+		setCounter(t, clients(t, server.Addr())[0], protocol, "b-"+protocol, 1<<53)
 		refused(t, client, "b-"+protocol, "too large", false)
 	}
 }
@@ -170,10 +130,7 @@ func TestFullServerRefusesAndReleases(t *testing.T) {
 	var holders []*dlock.Client
 	for _, protocol := range protocols {
 		_, client := openURL(t, server.URL()+"?protocol="+protocol)
-		lease, err := client.Lock(t.Context(), "held-"+protocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := mustLock(t, client, "held-"+protocol)
 		leases, holders = append(leases, lease), append(holders, client)
 	}
 	fill := func(size int) {
@@ -207,71 +164,4 @@ func TestReplicaRefusesLocks(t *testing.T) {
 		_, client := openURL(t, "redis://"+s.Servers[1].Addr()+"?protocol="+protocol)
 		refused(t, client, "a", "the server is a replica", true)
 	}
-}
-
-func TestLoadingServerIsUnreachable(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, "--enable-debug-command", "yes", "--appendonly", "no", "--loading-process-events-interval-bytes", "1024")
-	raw := clients(t, server.Addr())[0]
-	pipe := raw.Pipeline()
-	for i := range 4000 {
-		pipe.Set(t.Context(), fmt.Sprintf("key%d", i), strings.Repeat("x", 100), 0)
-	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.ConfigSet(t.Context(), "key-load-delay", "2000").Err(); err != nil { // 8 s in all
-		t.Fatal(err)
-	}
-	reload := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1})
-	t.Cleanup(func() { reload.Close() })
-	go reload.Do(context.Background(), "debug", "reload")
-	deadline := time.Now().Add(10 * time.Second)
-	for err := error(nil); err == nil || !strings.HasPrefix(err.Error(), "LOADING"); err = raw.Get(t.Context(), "key1").Err() {
-		if time.Now().After(deadline) {
-			t.Fatalf("the server is never loading: %v", err)
-		}
-	}
-	for _, protocol := range protocols {
-		_, client := openURL(t, server.URL()+"?protocol="+protocol)
-		_, err := client.TryLock(t.Context(), "a")
-		if !errors.Is(err, dlock.ErrUnreachable) || !strings.Contains(err.Error(), "still loading") {
-			t.Errorf("%s: %v; want ErrUnreachable, because it is still loading", protocol, err)
-		}
-	}
-}
-
-// A server that is gone is reported soon by every call: an attempt without a connection has
-// nothing to undo.
-func TestStoppedServerIsReportedSoonByEveryCall(t *testing.T) {
-	t.Parallel()
-	eachProtocol(t, func(t *testing.T, protocol string) {
-		server := servers.Run(t, servers.Redis, inMemory...)
-		store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-		client := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute}) // how long a call waits for an undo
-		t.Cleanup(func() { client.Close() })
-		lease, err := client.Lock(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "an attempt without a connection is not sent", func() bool { // the first ones have old connections
-			_, err := client.TryLock(t.Context(), "first")
-			return driver.Unchanged(err)
-		})
-		for i := range 3 {
-			start := time.Now()
-			if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, dlock.ErrUnreachable) {
-				t.Errorf("TryLock %d: %v; want ErrUnreachable", i+1, err)
-			}
-			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("TryLock %d took %v", i+1, took)
-			}
-		}
-	})
 }

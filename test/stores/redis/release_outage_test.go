@@ -32,14 +32,8 @@ func TestReleaseAfterShortOutage(t *testing.T) {
 	p := proxy.Run(t, server.Addr())
 	_, client := openURL(t, "redis://"+p.Addr())
 	_, other := openURL(t, server.URL())
-	lease, err := client.Lock(t.Context(), "unlocked", dlock.WithTTL(longTTL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	holder, err := other.Lock(t.Context(), "fair", dlock.WithFair(), dlock.WithTTL(longTTL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustLock(t, client, "unlocked", dlock.WithTTL(longTTL))
+	holder := mustLock(t, other, "fair", dlock.WithFair(), dlock.WithTTL(longTTL))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled := waitFor(ctx, client, "fair", dlock.WithFair(), dlock.WithTTL(longTTL))
 	eventually(t, "the waiter has a place", func() bool {
@@ -53,15 +47,11 @@ func TestReleaseAfterShortOutage(t *testing.T) {
 		t.Errorf("Unlock in an outage: %v", err)
 	}
 	time.AfterFunc(shortOutage, up)
-	if err := holder.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, holder)
 	began := time.Now()
 	next := waitFor(t.Context(), other, "unlocked")
 	for _, w := range []*waiter{waitFor(t.Context(), other, "fair", dlock.WithFair()), next} {
-		if err := w.within(t, longTTL/2).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, w.within(t, longTTL/2))
 	}
 	t.Logf("both names were free after %v", time.Since(began))
 }
@@ -84,7 +74,5 @@ func TestCommandReleasesAfterShortOutage(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after the command: %v", err)
 	}
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lease)
 }

@@ -46,19 +46,14 @@ func answersLate(t *testing.T, which int32) {
 			return bytes.Contains(request, []byte("late")) && requests.Add(1) == which
 		},
 		func(*proxy.Conn) { close(came); <-let })
-	grant, err := store.Acquire(t.Context(), driver.Request{Name: "late", Owner: driver.NewOwner(), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	grant := acquireOne(t, store, "late")
 	<-came
 	<-time.After(2 * memberTimeout)
 	deliver()
 	<-passed
 	eventually(t, "the third member carries out the attempt", func() bool { return raw[2].Exists(t.Context(), "late").Val() == 1 })
 
-	if err := group[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, group[1].Kill())
 	if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 		t.Fatalf("Renew, with two of three members that have the lock: %v", errs)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +19,7 @@ import (
 // timeout. What they release leaves nothing.
 func TestMissingReplicasRefuseTheLock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		const limit = time.Second
 		url := server.URL() + "?read_timeout=1m&protocol=" + protocol
@@ -30,7 +28,7 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				req := driver.Request{Name: fmt.Sprintf("%s-%d", protocol, i), Owner: driver.NewOwner(), TTL: time.Minute}
+				req := inMode(driver.Mode{}, fmt.Sprintf("%s-%d", protocol, i))
 				if _, err := store.Acquire(t.Context(), req); !errors.Is(err, redislock.ErrNotReplicated) {
 					t.Errorf("Acquire: %v; want ErrNotReplicated", err)
 				}
@@ -49,11 +47,8 @@ func TestMissingReplicasRefuseTheLock(t *testing.T) {
 
 		// A lock that is held is reported as held, not as not replicated.
 		plain, _ := openURL(t, url)
-		grant, err := plain.Acquire(t.Context(), driver.Request{Name: "held-" + protocol, Owner: driver.NewOwner(), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Acquire(t.Context(), driver.Request{Name: grant.Name, Owner: driver.NewOwner(), TTL: time.Minute}); !errors.Is(err, driver.ErrHeld) {
+		grant := acquireOne(t, plain, "held-"+protocol)
+		if _, err := store.Acquire(t.Context(), inMode(driver.Mode{}, grant.Name)); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("Acquire of a held lock: %v; want ErrHeld", err)
 		}
 
@@ -165,9 +160,7 @@ func TestWaitOutlastsAMissingReplica(t *testing.T) {
 		waiters = append(waiters, waitFor(ctx, waiting, protocol))
 		channel := map[string]string{"redisson": "redisson_lock__channel:", "plain": "dlock:channel:"}[protocol] + "{" + protocol + "}"
 		eventually(t, "the waiter waits", func() bool { return raw[0].PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
-		if err := holder.Release(t.Context(), grant); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, holder, grant)
 		_, err := waiting.TryLock(ctx, "other-"+protocol)
 		if !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, redislock.ErrNotReplicated) {
 			t.Errorf("TryLock: %v; want ErrUnreachable and ErrNotReplicated", err)
@@ -180,17 +173,9 @@ func TestWaitOutlastsAMissingReplica(t *testing.T) {
 		case <-time.After(time.Second): // several attempts
 		}
 	}
-	host, port, err := net.SplitHostPort(both[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw[1].ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	follow(t, raw[1], both[0])
 	for _, w := range waiters {
-		if err := w.within(t, 20*time.Second).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, w.within(t, 20*time.Second))
 	}
 }
 

@@ -19,46 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSilentServerIsUnreachable: calls that only read say that the server gave no answer when their
-// context ends, both as the first call of a store and later.
-func TestSilentServerIsUnreachable(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	for _, protocol := range protocols {
-		for _, used := range []bool{false, true} {
-			p := proxy.Run(t, server.Addr())
-			store, client := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
-			if used {
-				acquireAndRelease(t, store, protocol)
-			}
-			p.Hold()
-			for what, call := range map[string]func(context.Context) error{
-				"List": func(ctx context.Context) (err error) {
-					for _, err = range client.Locks(ctx, "") {
-					}
-					return err
-				},
-				"Diagnose": func(ctx context.Context) error { _, err := client.Diagnose(ctx); return err },
-				"Find":     func(ctx context.Context) error { _, _, err := client.Find(ctx, "a"); return err },
-			} {
-				var err error
-				for _, timeout := range []time.Duration{300 * time.Millisecond, 2 * time.Second} { // a busy machine gets a second try
-					ctx, cancel := context.WithTimeout(t.Context(), timeout)
-					err = call(ctx)
-					cancel()
-					if err != nil && strings.Contains(err.Error(), "gave no answer") {
-						break
-					}
-				}
-				if !errors.Is(err, dlock.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
-					t.Errorf("%s, used: %v: %s: %v; want ErrUnreachable and DeadlineExceeded: the server gave no answer", protocol, used, what, err)
-				}
-			}
-			p.Deliver()
-		}
-	}
-}
-
 // TestAttemptInTheQueueIsNotSent: while many pipelines hang, the context of an attempt ends in the
 // queue of the process. The attempt is marked as not sent, so that the next call does not wait for an undo.
 func TestAttemptInTheQueueIsNotSent(t *testing.T) {
@@ -73,7 +33,7 @@ func TestAttemptInTheQueueIsNotSent(t *testing.T) {
 		attempt := func(limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := store.Acquire(ctx, driver.Request{Name: "queued", Owner: driver.NewOwner(), TTL: time.Minute})
+			_, err := store.Acquire(ctx, inMode(driver.Mode{}, "queued"))
 			return err
 		}
 		await.Until(t, "an attempt that ends in the queue is marked as not sent", func() bool {
@@ -97,24 +57,18 @@ func TestFirstLockOfASlowServer(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		p := proxy.Run(t, server.Addr())
 		p.Delay(100 * time.Millisecond)
-		if err := clients(t, server.Addr())[0].ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, clients(t, server.Addr())[0].ScriptFlush(t.Context()).Err())
 		var requests atomic.Int64
 		p.OnRequest(func([]byte) bool { requests.Add(1); return false }, func(*proxy.Conn) {})
 		store, _ := openURL(t, "redis://"+p.Addr()+"?protocol="+protocol)
 		client := dlock.New(store, &dlock.Options{RequestTimeout: time.Minute})
 		t.Cleanup(func() { client.Close() })
 		lease, err := client.TryLock(t.Context(), protocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := requests.Load(); n > 4 { // the mode and the lock, each on a new connection
 			t.Errorf("the first lock took %d round trips; want four", n)
 		}
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, lease)
 	})
 }
 
@@ -126,14 +80,10 @@ func TestRedlockSaysWhyMembersFail(t *testing.T) {
 	for range 3 {
 		server := servers.Run(t, servers.Redis, inMemory...)
 		members = append(members, clients(t, server.Addr())...)
-		if err := server.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Stop())
 	}
 	store, err := redlock.New(members, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	client := dlock.New(store, nil)
 	t.Cleanup(func() { client.Close() })
@@ -156,9 +106,7 @@ func TestCloseOfASilentServerIsBounded(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		p := proxy.Run(t, server.Addr())
 		store, err := redislock.Open(t.Context(), "redis://"+p.Addr()+"?"+patient+"&protocol="+protocol, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client := dlock.New(store, &dlock.Options{RequestTimeout: limit})
 		for _, name := range []string{"a", "b"} {
 			if _, err := client.Lock(t.Context(), protocol+name); err != nil {

@@ -1,14 +1,11 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,34 +21,12 @@ import (
 // clock.
 func TestRedlockTokensStayNearTheClocks(t *testing.T) {
 	group := servers.RunGroup(t, 3, servers.Redis, inMemory...)
-	for _, processes := range []int{1, 2} {
-		var all sync.WaitGroup
-		var last, pairs atomic.Uint64
-		name := strings.Repeat("x", processes)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		for range processes {
-			store, _ := openURL(t, "redlock://"+strings.Join(group.Addrs(), ","))
-			client := dlock.New(store, nil)
-			for range 8 {
-				all.Go(func() {
-					for ctx.Err() == nil {
-						lease, err := client.Lock(ctx, name)
-						if err != nil {
-							continue
-						}
-						last.Store(lease.Token())
-						pairs.Add(1)
-						_ = lease.Unlock(t.Context())
-					}
-				})
-			}
-			defer client.Close()
-		}
-		all.Wait()
-		ahead := time.Until(time.UnixMicro(int64(last.Load())))
-		if ahead > 20*time.Millisecond {
-			t.Errorf("%d processes, %d pairs: the last token is %v ahead of the clock", processes, pairs.Load(), ahead)
+	_, one := openURL(t, "redlock://"+strings.Join(group.Addrs(), ","))
+	_, two := openURL(t, "redlock://"+strings.Join(group.Addrs(), ","))
+	for what, processes := range map[string][]*dlock.Client{"one process": {one}, "two processes": {one, two}} {
+		last := crowd(t, what, 8, []time.Duration{time.Minute}, processes...)
+		if ahead := time.Until(time.UnixMicro(int64(last))); ahead > 20*time.Millisecond {
+			t.Errorf("%s: the last token is %v ahead of the clock", what, ahead)
 		}
 	}
 }
@@ -69,7 +44,7 @@ func TestRedlockAgreesOnTokens(t *testing.T) {
 		if ahead > 0 {
 			setCounter(t, raw[round%3], "plain", "x", max(last, uint64(time.Now().UnixMicro()))+uint64(ahead.Microseconds()))
 		}
-		req := driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute}
+		req := inMode(driver.Mode{}, "x")
 		grant := mustAcquire(t, s, req)
 		if grant.Token <= last {
 			t.Errorf("round %d: token %d after %d", round, grant.Token, last)
@@ -112,14 +87,11 @@ func hasTokens(t *testing.T, raw *redis.Client, name string, last uint64) bool {
 // TestRaiseScript runs the script that gives a lock another token.
 func TestRaiseScript(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	_, raw := run(t)
 	var source strings.Builder
 	for _, file := range []string{"common", "plain", "plain_raise"} {
 		text, err := os.ReadFile("../../../redislock/lua/" + file + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		source.WriteString(strings.ReplaceAll(string(text), "TOKEN_STEP", "256"))
 	}
 	const counter = "dlock:token:{x}"
@@ -162,7 +134,7 @@ func TestRaiseScript(t *testing.T) {
 // wantShown returns the token by which a refusal and Find show a grant.
 func wantShown(t *testing.T, s *redlock.Store, grant driver.Grant) uint64 {
 	t.Helper()
-	_, err := s.Acquire(t.Context(), driver.Request{Name: grant.Name, Owner: driver.NewOwner(), TTL: time.Minute})
+	_, err := s.Acquire(t.Context(), inMode(driver.Mode{}, grant.Name))
 	held, ok := errors.AsType[*driver.HeldError](err)
 	if !ok || held.Token < grant.Token || held.Token >= grant.Token+s.Traits().TokenStep {
 		t.Fatalf("the tokens begin with %d: refused with %v, %v", grant.Token, held, err)

@@ -10,13 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// counterOf returns the key of a name's counter.
+func counterOf(protocol, name string) string {
+	return map[string]string{"redisson": "redisson_lock_token:{", "plain": "dlock:token:{"}[protocol] + name + "}"
+}
+
 // setCounter sets the last token of a name that was drawn. The plain protocol's is the last before a multiple of 1024.
 func setCounter(t *testing.T, raw *redis.Client, protocol, name string, last uint64) {
 	t.Helper()
-	err := raw.Set(t.Context(), "redisson_lock_token:{"+name+"}", last, 0).Err()
+	err := raw.Set(t.Context(), counterOf("redisson", name), last, 0).Err()
 	if protocol == "plain" {
 		last = last/1024*1024 + 1023
-		err = raw.ZAdd(t.Context(), "dlock:token:{"+name+"}", redis.Z{Score: float64(last), Member: "t"}, redis.Z{Score: 1, Member: "new"}).Err()
+		err = raw.ZAdd(t.Context(), counterOf(protocol, name), redis.Z{Score: float64(last), Member: "t"}, redis.Z{Score: 1, Member: "new"}).Err()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -61,16 +66,14 @@ func TestStepsThatDiffer(t *testing.T) {
 			var grant driver.Grant
 			eventually(t, "the last release has reached the server", func() (granted bool) {
 				var err error
-				grant, err = store.Acquire(t.Context(), driver.Request{Name: "x", Owner: driver.NewOwner(), TTL: time.Minute})
+				grant, err = store.Acquire(t.Context(), inMode(driver.Mode{}, "x"))
 				return err == nil
 			})
 			if grant.Token <= last {
 				t.Errorf("round %d: token %d; want one after %d", round, grant.Token, last)
 			}
 			tokens = max(tokens, grant.Token+store.Traits().TokenStep-1)
-			if err := store.Release(t.Context(), grant); err != nil {
-				t.Error(err)
-			}
+			mustRelease(t, store, grant)
 		}
 		last = tokens
 	}

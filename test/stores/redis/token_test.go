@@ -49,15 +49,11 @@ func TestTokensRise(t *testing.T) {
 				rises(t, &last, take(), "from one store")
 				rises(t, &last, takeOther(), "from another")
 			}
-			if err := raw.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, raw.FlushAll(t.Context()).Err())
 			rises(t, &last, take(), "after a flush")
 			for range 3 { // Redisson's fenced lock, or another dlock
 				n, err := increment(t.Context(), raw, protocol, name, store.Traits().TokenStep)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				rises(t, &last, n, "from another program")
 			}
 			rises(t, &last, take(), "after another program's")
@@ -66,20 +62,15 @@ func TestTokensRise(t *testing.T) {
 			}
 
 			// The counter is ahead of the clock after the clock was set back.
-			if err := server.SetClock(-time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.SetClock(-time.Hour))
 			fresh, _ := openURL(t, server.URL()+"?protocol="+protocol)
 			takeFresh := taker(t, fresh, name)
 			for range 3 {
 				grants(takeFresh(), "by a clock that was set back")
 				grants(take(), "by the estimate from before")
 			}
-			req := driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute}
-			grant, err := fresh.Acquire(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := inMode(driver.Mode{}, name)
+			grant := mustAcquire(t, fresh, req)
 			rises(t, &last, grant.Token, "by a clock that was set back")
 			again, err := fresh.Acquire(t.Context(), req)
 			if err != nil || again.Token != grant.Token {
@@ -88,18 +79,12 @@ func TestTokensRise(t *testing.T) {
 			if errs := fresh.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 				t.Error(errs)
 			}
-			if err := fresh.Release(t.Context(), grant); err != nil {
-				t.Error(err)
-			}
+			mustRelease(t, fresh, grant)
 
 			// After the counter was lost, tokens rise only if the clock is not behind the last
 			// token. That is what clock-bound means.
-			if err := server.SetClock(time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			if err := raw.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.SetClock(time.Hour))
+			must(t, raw.FlushAll(t.Context()).Err())
 			late, _ := openURL(t, server.URL()+"?protocol="+protocol)
 			rises(t, &last, acquireAndRelease(t, late, name), "after a flush, by a clock that is ahead")
 		})
@@ -111,22 +96,11 @@ func TestTokensRise(t *testing.T) {
 func TestTokensRiseWhenMastersClocksDiffer(t *testing.T) {
 	t.Parallel()
 	ahead, right := servers.Run(t, withClock(), inMemory...), servers.Run(t, withClock(), inMemory...)
-	if err := ahead.SetClock(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ahead.SetClock(time.Minute))
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		of := redislock.Redisson
-		if protocol == "plain" {
-			of = redislock.Plain
-		}
 		open := func() (*redislock.Store, *redis.ClusterClient) {
 			client := halves(t, ahead, right)
-			store, err := redislock.New(client, &redislock.Options{Protocol: of})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { store.Close() })
-			return store, client
+			return storeOver(t, client, &redislock.Options{Protocol: protocolOf(protocol)}), client
 		}
 		store, client := open()
 		other := taker(t, store, nameOn(t, client, ahead, protocol))
@@ -138,11 +112,7 @@ func TestTokensRiseWhenMastersClocksDiffer(t *testing.T) {
 			rises(t, &last, take(), "while another master's clock is ahead")
 		}
 		counters := clients(t, right.Addr())[0]
-		for _, prefix := range []string{"redisson_lock_token:", "dlock:token:"} {
-			if err := counters.Del(t.Context(), prefix+"{"+name+"}").Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, counters.Del(t.Context(), counterOf(protocol, name)).Err())
 		fresh, _ := open()
 		rises(t, &last, acquireAndRelease(t, fresh, name), "after the counter was lost")
 	})
@@ -167,9 +137,7 @@ func nameOn(t *testing.T, client *redis.ClusterClient, server *servers.Server, p
 	for i := range 1000 {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		node, err := client.MasterForKey(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.HasSuffix(server.Addr(), node.Options().Addr) { // a client from halves knows only the ports
 			return name
 		}
@@ -197,22 +165,15 @@ func TestRestartKeepsSyncedLocks(t *testing.T) {
 				t.Parallel()
 				var args []string
 				if !keeps {
-					args = []string{"--appendonly", "no"}
+					args = inMemory
 				}
 				server := servers.Run(t, servers.Redis, args...)
 				store, _ := openURL(t, server.URL()+"?protocol="+protocol)
-				grant, err := store.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := server.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				if err := server.Restart(); err != nil {
-					t.Fatal(err)
-				}
+				grant := acquireOne(t, store, "a")
+				must(t, server.Kill())
+				must(t, server.Restart())
 				contender, client := openURL(t, server.URL()+"?protocol="+protocol)
-				second, err := contender.Acquire(t.Context(), driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
+				second, err := contender.Acquire(t.Context(), inMode(driver.Mode{}, "a"))
 				switch {
 				case keeps && err == nil:
 					t.Error("a contender got the lock after the restart")
@@ -220,9 +181,7 @@ func TestRestartKeepsSyncedLocks(t *testing.T) {
 					if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
 						t.Errorf("the holder cannot renew after the restart: %v", errs)
 					}
-					if err := store.Release(t.Context(), grant); err != nil {
-						t.Error(err)
-					}
+					mustRelease(t, store, grant)
 					lease, err := client.TryLock(t.Context(), "a")
 					if err != nil || lease.Token() <= grant.Token {
 						t.Errorf("after the release: %v, %v; want a larger token than %d", lease, err, grant.Token)
@@ -242,39 +201,41 @@ func TestRestartKeepsSyncedLocks(t *testing.T) {
 // server that has lost its counter goes on with larger tokens.
 func TestTokensStayBehindTheClock(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		client := dlock.New(newStore(t, protocol, &redis.Options{Addr: server.Addr()}), nil)
 		defer client.Close()
 		for name, ttls := range map[string][]time.Duration{"equal": {time.Minute}, "different": {time.Minute, time.Hour}} {
-			var last atomic.Uint64
-			var all sync.WaitGroup
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			for i := range 16 {
-				all.Go(func() {
-					for {
-						lease, err := client.Lock(ctx, protocol+name, dlock.WithTTL(ttls[i%len(ttls)]))
-						if err != nil {
-							return
-						}
-						last.Store(lease.Token())
-						if err := lease.Unlock(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			all.Wait()
-			cancel()
+			last := crowd(t, name+protocol, 16, ttls, client)
 			now, err := raw.Time(t.Context()).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			const ahead = 5000 // microseconds
-			if limit := uint64(now.UnixMicro()) + ahead; last.Load() > limit {
-				t.Errorf("with %s TTLs: token %d is %d ahead of the clock", name, last.Load(), last.Load()-limit)
+			if limit := uint64(now.UnixMicro()) + ahead; last > limit {
+				t.Errorf("with %s TTLs: token %d is %d ahead of the clock", name, last, last-limit)
 			}
 		}
 	})
+}
+
+// crowd lets goroutines of each client lock a name again and again for a second, and returns the last token.
+func crowd(t *testing.T, name string, goroutines int, ttls []time.Duration, clients ...*dlock.Client) uint64 {
+	t.Helper()
+	var last atomic.Uint64
+	var all sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for _, client := range clients {
+		for i := range goroutines {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if lease, err := client.Lock(ctx, name, dlock.WithTTL(ttls[i%len(ttls)])); err == nil {
+						last.Store(lease.Token())
+						unlock(t, lease)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	return last.Load()
 }

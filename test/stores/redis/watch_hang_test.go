@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -10,10 +9,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
-	"github.com/redis/go-redis/v9"
 )
 
 // patient are the parameters of a client whose own timeouts end no call while a test runs.
@@ -28,17 +25,13 @@ const promptly = 3 * time.Second
 func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	for _, scheme := range []string{"redis", "redis+cluster"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
 			store, err := open(t.Context(), scheme+"://"+listener.Addr().String()+"?"+patient)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			mustTimeOutWatching(t, store)
 			mustTimeOutWatching(t, store) // while the client is connecting
 			closePromptly(t, store)
@@ -52,9 +45,7 @@ func TestWatchOnAnOldConnectionReturnsWhenItsContextEnds(t *testing.T) {
 	server := servers.Run(t, servers.Redis, inMemory...)
 	p := proxy.Run(t, server.Addr())
 	store, err := open(t.Context(), "redis://"+p.Addr()+"?"+patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, stop := watch(t, store, driver.Request{Name: "before", Owner: driver.NewOwner()})
 	defer stop()
 	p.Hang(true)
@@ -81,36 +72,6 @@ func mustTimeOutWatching(t *testing.T, store driver.Store) {
 		})
 	}
 	all.Wait()
-}
-
-// TestCloseReturnsAlthoughTheServerHangs: the client itself would wait for ever for an answer.
-func TestCloseReturnsAlthoughTheServerHangs(t *testing.T) {
-	t.Parallel()
-	p := proxy.Run(t, servers.Run(t, servers.Redis, inMemory...).Addr())
-	client := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: -1})
-	t.Cleanup(func() { client.Close() })
-	store, err := redislock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	acquireAndRelease(t, store, "before")
-	p.Blackhole()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = store.Acquire(ctx, driver.Request{Name: "a", Owner: driver.NewOwner(), TTL: time.Minute})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Acquire: %v; want that the context is done", err)
-	}
-	closed := make(chan error, 1)
-	go func() { closed <- store.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("Close waits for a server that does not answer")
-	}
 }
 
 func closePromptly(t *testing.T, store driver.Store) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/test/harness/servers"
 )
 
 // watch calls Watch, and returns a channel of the wake-ups.
@@ -29,8 +28,7 @@ func watch(t *testing.T, store driver.Store, req driver.Request) (woken <-chan s
 // TestEndedWaitsLeaveNoSubscriptions: not even while messages arrive all the time.
 func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	store, _ := openURL(t, server.URL())
 	_, stop := watch(t, store, driver.Request{Name: "hot", Owner: driver.NewOwner()})
 	defer stop()
@@ -52,25 +50,4 @@ func TestEndedWaitsLeaveNoSubscriptions(t *testing.T) {
 		other()
 	}
 	eventually(t, "only the wait that goes on is subscribed", func() bool { return subscriptions(t, raw, "*") == 1 })
-}
-
-// TestWatchAgainMissesNoMessage: a waiter leaves a channel and subscribes again at once.
-func TestWatchAgainMissesNoMessage(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	store, _ := openURL(t, server.URL())
-	req := driver.Request{Name: "again", Owner: driver.NewOwner(), Fair: true, Queue: true}
-	for range 500 {
-		woken, stop := watch(t, store, req)
-		if err := raw.Publish(t.Context(), "redisson_lock__channel:{again}:"+req.Owner.Hex(), "0").Err(); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-woken:
-		case <-time.After(10 * time.Second):
-			t.Fatal("no wake-up within 10 s of a message on the waiter's own channel")
-		}
-		stop()
-	}
 }

@@ -1,12 +1,12 @@
 package redis
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -15,9 +15,7 @@ import (
 func subscriberConnections(t *testing.T, raw *redis.Client) (ids []string) {
 	t.Helper()
 	list, err := raw.Do(t.Context(), "client", "list", "type", "pubsub").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(list) {
 		id, _, _ := strings.Cut(line, " ")
 		ids = append(ids, id)
@@ -28,8 +26,7 @@ func subscriberConnections(t *testing.T, raw *redis.Client) (ids []string) {
 // TestForbiddenChannelDisturbsNoOther: waiters on other channels are woken as before.
 func TestForbiddenChannelDisturbsNoOther(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	if err := raw.Do(t.Context(), "acl", "setuser", "picky", "on", ">pw", "~*", "+@all", "resetchannels",
 		"&redisson_lock__channel:{mine*").Err(); err != nil {
 		t.Fatal(err)
@@ -49,14 +46,8 @@ func TestForbiddenChannelDisturbsNoOther(t *testing.T) {
 	if after := subscriberConnections(t, raw); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
 		t.Errorf("the connection of the waiters was %v and is %v after refusals; want one and the same", before, after)
 	}
-	if err := raw.Publish(t.Context(), "redisson_lock__channel:{mine}", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-woken:
-	case <-time.After(10 * time.Second):
-		t.Error("no wake-up within 10 s on a channel that is allowed")
-	}
+	must(t, raw.Publish(t.Context(), "redisson_lock__channel:{mine}", "0").Err())
+	await.Event(t, woken, "a wake-up")
 }
 
 // TestClusterWithoutShardedChannels: on a server without them, as before Redis 7, the general
@@ -68,32 +59,20 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 	store, client := openURL(t, c.URL())
 	woken, stop := watch(t, store, driver.Request{Name: "old", Owner: driver.NewOwner(), Fair: true})
 	defer stop()
-	lease, err := holder.Lock(t.Context(), "old")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustLock(t, holder, "old")
 	w := waitFor(t.Context(), client, "old")
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-woken:
-	case <-time.After(10 * time.Second):
-		t.Error("no wake-up within 10 s of a release")
-	}
+	unlock(t, lease)
+	await.Event(t, woken, "a wake-up")
 	w.within(t, 10*time.Second)
 }
 
 // TestWaiterWithoutPermissionToSubscribePolls: such a user can also release.
 func TestWaiterWithoutPermissionToSubscribePolls(t *testing.T) {
 	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	if err := raw.Do(t.Context(), "acl", "setuser", "deaf", "on", ">pw", "~*", "+@all", "resetchannels").Err(); err != nil {
-		t.Fatal(err)
-	}
+	server, raw := run(t)
+	must(t, raw.Do(t.Context(), "acl", "setuser", "deaf", "on", ">pw", "~*", "+@all", "resetchannels").Err())
 	for _, protocol := range protocols {
-		url := "redis://deaf:pw@" + server.Addr() + "?protocol=" + url.QueryEscape(protocol)
+		url := "redis://deaf:pw@" + server.Addr() + "?protocol=" + protocol
 		store, holder := openURL(t, url)
 		_, client := openURL(t, url)
 		lease, err := holder.Lock(t.Context(), protocol)
@@ -108,13 +87,9 @@ func TestWaiterWithoutPermissionToSubscribePolls(t *testing.T) {
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Fatalf("a user without channels cannot unlock: %v", err)
 		}
-		if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, w.within(t, 10*time.Second))
 		findings, err := store.(driver.Diagnoser).Diagnose(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		expect(t, findings, "scripts", driver.LevelWarning, "wakes no waiter")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/redislock"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -90,11 +89,7 @@ func TestSubscriptionFollowsAReplacedClient(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_lock__channel:{back}"
 	client := newForgetful(t, servers.RunCluster(t, inMemory...))
-	store, err := redislock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := storeOver(t, client, nil)
 	woken, stop := watch(t, store, driver.Request{Name: "back", Owner: driver.NewOwner()})
 	for range 3 {
 		client.forget()
@@ -102,9 +97,7 @@ func TestSubscriptionFollowsAReplacedClient(t *testing.T) {
 		_, another := watch(t, store, driver.Request{Name: "back", Owner: driver.NewOwner()})
 		another()
 		eventually(t, "a message wakes", func() bool {
-			if err := client.SPublish(t.Context(), channel, "0").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.SPublish(t.Context(), channel, "0").Err())
 			select {
 			case <-woken:
 				return true
@@ -114,70 +107,5 @@ func TestSubscriptionFollowsAReplacedClient(t *testing.T) {
 		})
 	}
 	stop()
-	eventually(t, "no connection is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
-}
-
-// TestStoppedWaiterIsNotWoken: not even by a subscription that is searching for its server.
-func TestStoppedWaiterIsNotWoken(t *testing.T) {
-	t.Parallel()
-	client := newForgetful(t, servers.RunCluster(t, inMemory...))
-	store, err := redislock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	var left, woken atomic.Bool
-	stop, err := store.Watch(t.Context(), driver.Request{Name: "left", Owner: driver.NewOwner()}, func() {
-		if left.Load() {
-			woken.Store(true)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const channel = "redisson_lock__channel:{left}"
-	client.gate.Lock()
-	client.forget()
-	eventually(t, "the subscription is lost", func() bool { return client.shardSubscribers(channel) == 0 })
-	stop()
-	left.Store(true)
-	client.gate.Unlock()
-	if err := store.Close(); err != nil { // waits for the search
-		t.Fatal(err)
-	}
-	if woken.Load() {
-		t.Error("a waiter was woken after it had left")
-	}
-}
-
-// TestRepeatedLossLeavesOneSubscription: after many lost connections there is one subscription, and
-// none after the last waiter has left.
-func TestRepeatedLossLeavesOneSubscription(t *testing.T) {
-	t.Parallel()
-	const channel = "redisson_lock__channel:{often}"
-	client := newForgetful(t, servers.RunCluster(t, inMemory...))
-	store, err := redislock.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	var stops []func()
-	for range 20 {
-		_, stop := watch(t, store, driver.Request{Name: "often", Owner: driver.NewOwner()})
-		stops = append(stops, stop)
-	}
-	node, err := client.ClusterClient.MasterForKey(t.Context(), channel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-		if err := node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "it is subscribed once", func() bool { return client.shardSubscribers(channel) == 1 })
-	for _, stop := range stops {
-		stop()
-	}
 	eventually(t, "no connection is subscribed", func() bool { return client.shardSubscribers(channel) == 0 })
 }

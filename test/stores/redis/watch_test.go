@@ -11,6 +11,8 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/test/harness/await"
+	"github.com/dlock-go/dlock/test/harness/proxy"
 	"github.com/dlock-go/dlock/test/harness/servers"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,17 +21,14 @@ import (
 func subscriptions(t *testing.T, raw *redis.Client, pattern string) int {
 	t.Helper()
 	channels, err := raw.PubSubChannels(t.Context(), pattern).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(channels)
 }
 
 func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 	t.Parallel()
 	const names = 200
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
+	server, raw := run(t)
 	for _, protocol := range protocols {
 		_, holder := openURL(t, server.URL()+"?protocol="+protocol)
 		_, client := openURL(t, server.URL()+"?protocol="+protocol)
@@ -37,66 +36,24 @@ func TestAllNamesShareOneSubscriberConnection(t *testing.T) {
 		var waiters []*waiter
 		for i := range names {
 			name := fmt.Sprintf("%s-%d", protocol, i)
-			lease, err := holder.Lock(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := mustLock(t, holder, name)
 			leases = append(leases, lease)
 			waiters = append(waiters, waitFor(t.Context(), client, name))
 		}
 		eventually(t, "all names are watched", func() bool { return subscriptions(t, raw, "*"+protocol+"-*") == names })
 		list, err := raw.ClientList(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := strings.Count(list, fmt.Sprintf(" sub=%d ", names)); n != 1 {
 			t.Errorf("%d connections are subscribed to all %d names; want one", n, names)
 		}
 		began := time.Now()
 		for i, lease := range leases {
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			unlock(t, lease)
 			mine := waiters[i].within(t, 10*time.Second) // the TTL is 30 s
-			if err := mine.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			unlock(t, mine)
 		}
 		t.Logf("%s: %d hand-overs in %v", protocol, names, time.Since(began))
 		eventually(t, "no connection is subscribed without waiters", func() bool { return subscriptions(t, raw, "*"+protocol+"-*") == 0 })
-	}
-}
-
-// TestWaiterIsWokenAfterLostConnections: the connections are cut before or while the lock is
-// released.
-func TestWaiterIsWokenAfterLostConnections(t *testing.T) {
-	t.Parallel()
-	server := servers.Run(t, servers.Redis, inMemory...)
-	raw := clients(t, server.Addr())[0]
-	for _, protocol := range protocols {
-		_, holder := openURL(t, server.URL()+"?protocol="+protocol)
-		_, client := openURL(t, server.URL()+"?protocol="+protocol)
-		for _, releasedMeanwhile := range []bool{false, true} {
-			name := fmt.Sprintf("%s-%v", protocol, releasedMeanwhile)
-			lease, err := holder.Lock(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := waitFor(t.Context(), client, name)
-			eventually(t, "it is watched", func() bool { return subscriptions(t, raw, "*"+name+"*") == 1 })
-			if err := raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
-				t.Fatal(err)
-			}
-			if !releasedMeanwhile {
-				eventually(t, "it is watched again", func() bool { return subscriptions(t, raw, "*"+name+"*") == 1 })
-			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.within(t, 10*time.Second).Unlock(t.Context()); err != nil { // the TTL is 30 s
-				t.Error(err)
-			}
-		}
 	}
 }
 
@@ -108,10 +65,7 @@ func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 	_, holder := openURL(t, c.URL())
 	store, _ := openURL(t, c.URL())
 	_, client := openURL(t, c.URL())
-	lease, err := holder.Lock(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustLock(t, holder, name)
 	var mu sync.Mutex
 	wakes := 0
 	stop, err := store.(driver.Watcher).Watch(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner()}, func() {
@@ -134,13 +88,9 @@ func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 		n, err := before.PubSubShardNumSub(t.Context(), channel).Result()
 		return err == nil && n[channel] == 2
 	})
-	if err := old.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.Kill())
 	next, err := c.WaitFailover(ctx, name, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw := clients(t, next.Addr())[0]
 	eventually(t, "the new master has the sharded subscription", func() bool {
 		n, err := raw.PubSubShardNumSub(t.Context(), channel).Result()
@@ -150,9 +100,7 @@ func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 	wakesBefore := wakes
 	mu.Unlock()
 	eventually(t, "a message on the new master wakes", func() bool {
-		if err := raw.SPublish(t.Context(), channel, "0").Err(); err != nil { // as Redisson does
-			t.Fatal(err)
-		}
+		must(t, raw.SPublish(t.Context(), channel, "0").Err()) // as Redisson does
 		mu.Lock()
 		defer mu.Unlock()
 		return wakes > wakesBefore
@@ -162,4 +110,23 @@ func TestWaiterIsWokenAfterClusterFailover(t *testing.T) {
 		t.Error(err)
 	}
 	w.within(t, 20*time.Second)
+}
+
+// TestWaiterTriesWhileItsSubscriptionIsSlow: the waiter acquires the lock as soon as it is free.
+func TestWaiterTriesWhileItsSubscriptionIsSlow(t *testing.T) {
+	t.Parallel()
+	server, _ := run(t)
+	p := proxy.Run(t, server.Addr())
+	store, _ := openURL(t, "redis://"+p.Addr())
+	client := dlock.New(store, &dlock.Options{RequestTimeout: time.Hour})
+	defer client.Close()
+	_, holder := openURL(t, server.URL())
+	held := mustLock(t, holder, "slow", dlock.WithTTL(time.Hour))
+	subscribes, let := make(chan struct{}), make(chan struct{})
+	defer close(let)
+	p.OnRequest(mentions("subscribe"), func(*proxy.Conn) { close(subscribes); <-let })
+	w := waitFor(t.Context(), client, "slow", dlock.WithTTL(time.Hour))
+	await.Event(t, subscribes, "the waiter subscribes")
+	unlock(t, held)
+	unlock(t, w.within(t, await.Limit))
 }
