@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,21 +112,13 @@ func TestDiagnoseReportsMembers(t *testing.T) {
 			t.Errorf("want %+v, got %+v", w, f)
 		}
 	}
+	all[0].findings = []driver.Finding{{Check: "persistence", Level: driver.LevelWarning, Breaks: driver.PromiseRestart}}
+	findings, err = s.Diagnose(t.Context())
+	if err != nil || findings[2].Check != "restart" || findings[2].Level != driver.LevelWarning {
+		t.Errorf("a member forgets its locks in a crash: %+v, %v; want a warning", findings, err)
+	}
 	all[0].set(gone)
 	if _, err := s.Diagnose(t.Context()); !errors.Is(err, driver.ErrUnreachable) {
 		t.Errorf("one member of three answers: want ErrUnreachable, got: %v", err)
-	}
-}
-
-// TestDiagnoseOfARestartFollowsTheMembers: a member that forgets its locks as it is configured is a warning.
-func TestDiagnoseOfARestartFollowsTheMembers(t *testing.T) {
-	all := fakeMembers(3)
-	all[1].findings = []driver.Finding{{Check: "persistence", Level: driver.LevelWarning, Breaks: driver.PromiseRestart}}
-	findings, err := start(t, all).Diagnose(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(findings, func(f driver.Finding) bool { return f.Check == "restart" && f.Level == driver.LevelWarning }) {
-		t.Errorf("a member forgets its locks in a crash: %+v; want a warning", findings)
 	}
 }

@@ -35,26 +35,6 @@ func TestRenewCallsEachMemberOnce(t *testing.T) {
 	})
 }
 
-// TestRenewKeepsTheTTL: the grant promises less than was asked for, and renewing it
-// does not take off from that again.
-func TestRenewKeepsTheTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := fakeMembers(5)
-		s, contender := start(t, all), start(t, all)
-		grant := mustAcquire(t, s, request("x", 10*time.Second))
-		if want := 10*time.Second - 102*time.Millisecond; grant.TTL != want {
-			t.Errorf("the TTL less 1%% and 2ms is %v, granted is %v", want, grant.TTL)
-		}
-		for range 20 {
-			mustRenew(t, s, grant)
-		}
-		time.Sleep(10*time.Second - time.Microsecond)
-		if _, err := contender.Acquire(t.Context(), request("x", time.Second)); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("members renew for what was asked: want ErrHeld, got: %v", err)
-		}
-	})
-}
-
 // denying is a member that does not let the user renew one name, and does not answer for others.
 type denying struct{ *fakeMember }
 

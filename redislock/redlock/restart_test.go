@@ -29,24 +29,6 @@ func crashed(t *testing.T) (all []*fakeMember, grant driver.Grant, contender *St
 	return all, grant, start(t, all)
 }
 
-// TestEarlyRestartAllowsSecondHolder shows what is not promised: a member that comes back empty
-// within the TTL makes a second majority possible. Its token is larger.
-func TestEarlyRestartAllowsSecondHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, grant, contender := crashed(t)
-		time.Sleep(time.Millisecond)
-		all[2].restartEmpty()
-		all[2].set(up)
-		second, err := contender.Acquire(t.Context(), request("x", 10*time.Second))
-		if err != nil {
-			t.Fatalf("the contender with the vote of the empty member: %v; want a grant", err)
-		}
-		if second.Token <= grant.Token {
-			t.Errorf("the second holder has token %d, the first has %d", second.Token, grant.Token)
-		}
-	})
-}
-
 // TestDelayedRestartKeepsOneHolder: all locks that a member forgot have expired if it stays out
 // for the longest TTL.
 func TestDelayedRestartKeepsOneHolder(t *testing.T) {

@@ -217,32 +217,6 @@ func TestStepIsSetAside(t *testing.T) {
 	}
 }
 
-// TestRepairSetsAsideTheStep: a repaired member knows all tokens of the grant, like one that never
-// forgot.
-func TestRepairSetsAsideTheStep(t *testing.T) {
-	bubble(t, 5, func(t *testing.T, all []*fakeMember, s *Store) {
-		grant := mustAcquire(t, s, request("x", time.Minute))
-		synctest.Wait()
-		for _, some := range [][]*fakeMember{all[3:], all[:2]} {
-			for _, c := range some {
-				c.restartEmpty()
-			}
-			mustRenew(t, s, grant)
-			synctest.Wait()
-		}
-		for i, c := range all {
-			if known := c.knownToken("x"); known < lastToken(grant.Token) {
-				t.Errorf("member %d knows token %d, the last one is %d", i+1, known, lastToken(grant.Token))
-			}
-		}
-		mustRelease(t, s, grant)
-		all[2].set(gone) // the only one that never forgot
-		if next := mustAcquire(t, start(t, all), request("x", time.Minute)); next.Token <= lastToken(grant.Token) {
-			t.Errorf("token %d was granted after %d to %d", next.Token, grant.Token, lastToken(grant.Token))
-		}
-	})
-}
-
 // losesAnswer is a member that carries out the next attempt, and whose answer to it is lost.
 type losesAnswer struct {
 	*fakeMember
