@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/share"
 )
 
 // Acquire implements driver.Store.
@@ -44,56 +45,33 @@ func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver
 
 // refusal returns why req, whose record is l, cannot be granted now, or nil if it can. It keeps
 // a place for a refused request that wants one.
-func (s *Store) refusal(l *lock, req *driver.Request, now time.Duration) error {
-	if l.of(req.Owner) != nil {
+func (s *Store) refusal(l *lock, req *driver.Request, now int64) error {
+	if l.Of(req.Owner) != nil {
 		return nil
 	}
-	if sh := l.excluding(req.Mode); sh != nil {
-		if sh.mode.Limit != req.Mode.Limit {
-			return &driver.ModeError{Name: req.Name, Mode: sh.mode}
+	sh, p := l.Excluding(req.Mode), (*place)(nil)
+	if sh == nil {
+		if p = l.Before(s.queue(req.Name, now), req.Owner, req); p == nil {
+			return nil
 		}
-		if req.Queue && (req.Fair || sh.mode.Shared) {
-			s.enqueue(req, now)
-		}
-		return &driver.HeldError{Name: req.Name, Mode: sh.mode, Token: sh.token, Holder: sh.holder, Remaining: sh.expires - now,
-			Queued: !req.Fair && s.hasFairWaiters(req.Name, now)}
+	} else if l.Mode.Limit != req.Mode.Limit {
+		return &driver.ModeError{Name: req.Name, Mode: l.Mode}
 	}
-	if p := s.before(l, req, now); p != nil {
-		if req.Queue && req.Fair {
-			s.enqueue(req, now)
-		}
-		return &driver.HeldError{Name: req.Name, Remaining: p.expires - now, Queued: !req.Fair && s.hasFairWaiters(req.Name, now)}
+	held, expires := &driver.HeldError{Name: req.Name}, int64(0)
+	if sh != nil {
+		held.Mode, held.Token, held.Holder, expires = l.Mode, uint64(sh.Token), sh.Holder, sh.Expires
+	} else {
+		expires = p.Expires
 	}
-	return nil
-}
-
-// excluding returns a share that excludes a new holder with mode, or nil. Of several shares it
-// returns the one whose expiry may admit the new holder: of permits the first, of shared ones
-// the last.
-func (l *lock) excluding(mode driver.Mode) *share {
-	if l == nil || len(l.shares) == 0 {
-		return nil
+	if req.Queue && (req.Fair || held.Mode.Shared) {
+		s.enqueue(req, now)
 	}
-	sh := &l.shares[0]
-	switch {
-	case sh.mode.Limit != mode.Limit:
-		return sh
-	case mode.Limit > 0 && len(l.shares) < mode.Limit:
-		return nil
-	case mode.Shared && sh.mode.Shared:
-		return nil
-	}
-	for i := range l.shares {
-		sooner := l.shares[i].expires < sh.expires
-		if sooner == (mode.Limit > 0) {
-			sh = &l.shares[i]
-		}
-	}
-	return sh
+	held.Remaining, held.Queued = time.Duration(expires-now), !req.Fair && s.hasFairWaiters(req.Name, now)
+	return held
 }
 
 // grant gives the lock to req.Owner, or renews it if that owner has it already.
-func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Grant {
+func (s *Store) grant(l *lock, req *driver.Request, now int64) driver.Grant {
 	if l == nil {
 		if len(s.locks) >= s.cleanAt {
 			s.removeUnused(now)
@@ -101,18 +79,16 @@ func (s *Store) grant(l *lock, req *driver.Request, now time.Duration) driver.Gr
 		l = new(lock)
 		s.locks[req.Name] = l
 	}
-	sh := l.of(req.Owner)
+	sh := l.Of(req.Owner)
 	if sh == nil {
-		token := s.last + 1
+		sh = l.Admit(req.Mode, share.Share[driver.Owner]{Owner: req.Owner, Token: s.last + 1, Since: now, Holder: req.Holder})
 		s.last += tokenStep
-		l.shares = append(l.shares, share{mode: req.Mode, owner: req.Owner, token: token, since: now, holder: req.Holder})
-		sh = &l.shares[len(l.shares)-1]
 	}
-	sh.expires = max(sh.expires, now+req.TTL)
+	sh.Extend(now, int64(req.TTL))
 	if req.Queue {
 		s.dequeue(req.Name, req.Owner)
 	}
-	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: sh.token, TTL: req.TTL}
+	return driver.Grant{Name: req.Name, Owner: req.Owner, Token: uint64(sh.Token), TTL: req.TTL}
 }
 
 // Downgrade implements driver.Downgrader.
@@ -122,11 +98,9 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sh := s.use(grant.Name, s.now()).of(grant.Owner)
-	if sh == nil || sh.mode.Limit > 0 {
+	if !s.use(grant.Name, s.now()).Downgrade(grant.Owner, int64(grant.Token)) {
 		return driver.ErrNotHeld
 	}
-	sh.mode.Shared = true
 	s.wake(grant.Name)
 	return nil
 }

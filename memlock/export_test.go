@@ -9,13 +9,14 @@ func (s *Store) Leftovers() (left []string) {
 	defer s.mu.Unlock()
 	now := s.now()
 	for name := range s.locks {
-		for _, sh := range s.use(name, now).shares {
-			left = append(left, fmt.Sprintf("lock %q, %v", name, sh.mode))
+		l := s.use(name, now)
+		for range l.Shares {
+			left = append(left, fmt.Sprintf("lock %q, %v", name, l.Mode))
 		}
 	}
 	for name, queue := range s.queues {
 		for _, p := range queue {
-			if now < p.expires {
+			if now < p.Expires {
 				left = append(left, fmt.Sprintf("a place for %q", name))
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -33,9 +34,10 @@ func (s *Store) held(prefix string) []driver.Info {
 			continue
 		}
 		waiters := s.countWaiters(name)
-		for _, sh := range s.use(name, now).shares {
-			infos = append(infos, driver.Info{Name: name, Mode: sh.mode, Token: sh.token, Holder: sh.holder,
-				Since: s.start.Add(sh.since).Round(0), Remaining: sh.expires - now, Waiters: waiters})
+		l := s.use(name, now)
+		for _, sh := range l.Shares {
+			infos = append(infos, driver.Info{Name: name, Mode: l.Mode, Token: uint64(sh.Token), Holder: sh.Holder,
+				Since: s.start.Add(time.Duration(sh.Since)).Round(0), Remaining: time.Duration(sh.Expires - now), Waiters: waiters})
 		}
 	}
 	return infos

@@ -6,11 +6,11 @@ package memlock
 import (
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/share"
 	"github.com/dlock-go/dlock/internal/subscribers"
 )
 
@@ -18,53 +18,27 @@ import (
 //
 // It implements every extension of package driver except Finder and Diagnoser.
 type Store struct {
-	start time.Time // all times are durations since then, on the monotonic clock
+	start time.Time // all times are nanoseconds since then, on the monotonic clock
 
 	mu      sync.Mutex
 	locks   map[string]*lock // held, expired or free: see removeUnused
-	last    uint64           // the last token, one counter for all names: removing a name resets nothing
+	last    int64            // the last token, one counter for all names: removing a name resets nothing
 	cleanAt int              // the number of records at which removeUnused runs
 
 	queues  map[string][]place                  // waiters with a place, in order of arrival
 	waiters subscribers.Registry[*subscription] // callers that want to be woken
 }
 
-// lock is the record of a name. All its shares have the same limit, and an exclusive share is
-// the only one.
-type lock struct {
-	shares []share // those that have expired are removed when the record is used
-}
-
-// share is one holder's part of a lock.
-type share struct {
-	mode    driver.Mode
-	owner   driver.Owner
-	token   uint64
-	since   time.Duration
-	expires time.Duration
-	holder  driver.Holder
-}
+// lock is the record of a name. Shares that have expired are removed when it is used.
+type lock = share.Lock[driver.Owner]
 
 // use returns the record of name without the shares that have expired, or nil. s.mu is held.
-func (s *Store) use(name string, now time.Duration) *lock {
+func (s *Store) use(name string, now int64) *lock {
 	l := s.locks[name]
 	if l != nil {
-		l.shares = slices.DeleteFunc(l.shares, func(sh share) bool { return sh.expires <= now })
+		l.Expire(now)
 	}
 	return l
-}
-
-// of returns the owner's share, or nil.
-func (l *lock) of(owner driver.Owner) *share {
-	if l == nil {
-		return nil
-	}
-	for i := range l.shares {
-		if l.shares[i].owner == owner {
-			return &l.shares[i]
-		}
-	}
-	return nil
 }
 
 // tokenStep is how many tokens a grant has. They cost nothing.
@@ -95,16 +69,16 @@ func (s *Store) Close() error { return nil }
 // removeUnused removes the records of locks that are free or expired, and expired places. It runs
 // when the number of records has doubled since the last time, so that the cost for each acquisition
 // is constant.
-func (s *Store) removeUnused(now time.Duration) {
+func (s *Store) removeUnused(now int64) {
 	for name := range s.queues {
 		s.queue(name, now)
 	}
 	for name := range s.locks {
-		if len(s.use(name, now).shares) == 0 {
+		if len(s.use(name, now).Shares) == 0 {
 			delete(s.locks, name)
 		}
 	}
 	s.cleanAt = max(minRecords, 2*len(s.locks))
 }
 
-func (s *Store) now() time.Duration { return time.Since(s.start) }
+func (s *Store) now() int64 { return int64(time.Since(s.start)) }

@@ -2,7 +2,7 @@ package memlock
 
 import (
 	"context"
-	"slices"
+	"math"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -19,12 +19,11 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 		defer s.wake(grant.Name) // the next waiter may be the head now
 	}
 	l := s.use(grant.Name, now)
-	sh := l.of(grant.Owner)
-	if sh == nil || grant.Token != 0 && sh.token != grant.Token {
+	sh := l.Of(grant.Owner)
+	if sh == nil || grant.Token != 0 && sh.Token != int64(grant.Token) {
 		return driver.ErrNotHeld
 	}
-	s.end(grant.Name, l, sh.token)
-	return nil
+	return s.end(grant.Name, l, sh.Token, sh.Token)
 }
 
 // Break implements driver.Breaker.
@@ -34,26 +33,20 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.use(name, s.now())
-	if l == nil {
-		return driver.ErrNotHeld
-	}
-	for _, sh := range l.shares {
-		if sh.token <= token && token-sh.token < tokenStep {
-			s.end(name, l, sh.token)
-			return nil
-		}
-	}
-	return driver.ErrNotHeld
+	last := int64(min(token, math.MaxInt64))
+	return s.end(name, s.use(name, s.now()), last-tokenStep+1, last)
 }
 
-// end ends the share with that token of l, the record of name, and wakes the waiters. While there are
-// few records it keeps an empty one, because a name that was locked is often locked again. s.mu is
-// held.
-func (s *Store) end(name string, l *lock, token uint64) {
-	l.shares = slices.DeleteFunc(l.shares, func(sh share) bool { return sh.token == token })
-	if len(l.shares) == 0 && len(s.locks) > minRecords {
+// end ends the share of l, the record of name, whose token is one of first to last, and wakes the
+// waiters. While there are few records it keeps an empty one, because a name that was locked is often
+// locked again. s.mu is held.
+func (s *Store) end(name string, l *lock, first, last int64) error {
+	if !l.End(first, last) {
+		return driver.ErrNotHeld
+	}
+	if len(l.Shares) == 0 && len(s.locks) > minRecords {
 		delete(s.locks, name)
 	}
 	s.wake(name)
+	return nil
 }

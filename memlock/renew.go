@@ -16,8 +16,8 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	now := s.now()
 	for i := range grants {
 		g := &grants[i]
-		if sh := s.use(g.Name, now).of(g.Owner); cause == nil && sh != nil {
-			sh.expires = max(sh.expires, now+g.TTL)
+		if sh := s.use(g.Name, now).Of(g.Owner); cause == nil && sh != nil {
+			sh.Extend(now, int64(g.TTL))
 			continue
 		}
 		if errs == nil {

@@ -45,9 +45,9 @@ func (s *Store) wake(name string) {
 		return
 	}
 	now := s.now()
-	l := s.use(name, now)
+	l, queue := s.use(name, now), s.queue(name, now)
 	for _, sub := range s.waiters.Of(name) {
-		if s.before(l, &sub.req, now) == nil {
+		if l.Before(queue, sub.req.Owner, &sub.req) == nil {
 			sub.wake()
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -128,17 +128,19 @@ func blocker(ctx context.Context, run statement.Runner, req *driver.Request) err
 		}
 		return shareRefusal(req, lock, before)
 	}
-	var token, ms int64
-	var holder string
 	var queued bool
-	err := run.One(ctx, statement.Blocker, []any{req.Name, req.Owner.Hex()}, &token, &holder, &ms, &queued)
+	lock, err := row.Read(func(dest ...any) error {
+		return run.One(ctx, statement.Blocker, []any{req.Name, req.Owner.Hex()}, dest...)
+	}, nil, &queued)
 	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
 		return err
-	case token != 0:
-		return refusal(req, share.DecodeHeld(token, holder, 0, ms), queued)
-	case req.Fair && ms != 0:
-		return &driver.HeldError{Name: req.Name, Remaining: remaining(ms)}
+	case lock.Row().Token != 0:
+		return refusal(req, lock, queued)
+	case req.Fair: // the head of the queue is in place of the holder
+		return &driver.HeldError{Name: req.Name, Remaining: remaining(lock.Remaining(&lock.Shares[0]))}
 	}
 	return nil
 }

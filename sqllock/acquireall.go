@@ -2,14 +2,13 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -101,8 +100,8 @@ func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*d
 		if err != nil {
 			return nil, nil, err
 		}
-		row := lock.Row()
-		rows = append(rows, [6]any{req.Name, row.Token, row.Owner, row.Since, row.Expires, row.Holder})
+		r := lock.Row()
+		rows = append(rows, [6]any{req.Name, r.Token, r.Owner, r.Since, r.Expires, r.Holder})
 	}
 	if len(missing) > 0 {
 		return nil, missing, errNoRow
@@ -112,23 +111,20 @@ func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*d
 }
 
 // lockAll locks the rows of all requests and reads them.
-func lockAll(ctx context.Context, run statement.Runner, reqs []*driver.Request) (map[string]*share.Lock, map[string]placesBefore, error) {
+func lockAll(ctx context.Context, run statement.Runner, reqs []*driver.Request) (map[string]*row.Lock, map[string]placesBefore, error) {
 	list := make([][3]string, len(reqs))
 	for i, req := range reqs {
 		list[i] = [3]string{req.Name, req.Owner.Hex(), modeBefore(req)}
 	}
-	locks, before := make(map[string]*share.Lock, len(reqs)), make(map[string]placesBefore)
+	locks, before := make(map[string]*row.Lock, len(reqs)), make(map[string]placesBefore)
 	err := run.Each(ctx, statement.LockAll, []any{sqldb.JSON(list)}, func(scan func(...any) error) error {
 		var name string
-		var row share.Row
-		var owner sql.NullString
 		var b placesBefore
-		if err := scan(&name, &row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &b.count, &b.remaining, &b.fair); err != nil {
+		lock, err := readLock(scan, &b, &name)
+		if err != nil {
 			return err
 		}
-		row.Owner = owner.String
-		b.remaining = max(0, b.remaining-row.Now)
-		locks[name], before[name] = share.Decode(row), b
+		locks[name], before[name] = lock, b
 		return nil
 	})
 	return locks, before, err

@@ -30,6 +30,12 @@ func modeText(mode driver.Mode) string {
 	return modeExclusive
 }
 
+// modeOf is the inverse of modeText.
+func modeOf(text string) driver.Mode {
+	limit, _ := strconv.Atoi(text)
+	return driver.Mode{Shared: text == modeShared, Limit: limit}
+}
+
 // modeBefore returns the mode of the places that a request gives way to, or no mode. A permit gives way to
 // permits, and a shared request to exclusive ones.
 func modeBefore(req *driver.Request) string {
@@ -47,13 +53,6 @@ func modeBefore(req *driver.Request) string {
 func keepsPlace(req *driver.Request, refusal error) bool {
 	held, ok := errors.AsType[*driver.HeldError](refusal)
 	return ok && req.Queue && (req.Fair || held.Mode.Shared)
-}
-
-// polledPlace is a place in the queue as a poll sees it.
-type polledPlace struct {
-	owner, mode string
-	fair        bool
-	remaining   int64 // milliseconds
 }
 
 // acquireInOneJob is Acquire for requests that may have a place in the queue, and for shared locks

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -55,17 +55,15 @@ func (s *Store) listPage(ctx context.Context, first string) (page []driver.Info,
 	err = s.read(ctx, "list", func() error {
 		page, rows = page[:0], 0
 		return s.run().Each(ctx, statement.List, []any{first, listPage}, func(scan func(...any) error) error {
-			var name, holder string
-			var token, since, ms int64
 			var waiters int
-			if err := scan(&name, &token, &holder, &since, &ms, &waiters); err != nil {
+			lock, err := row.Read(scan, []any{&last}, &waiters)
+			if err != nil {
 				return err
 			}
-			rows, last = rows+1, name
-			lock := share.DecodeHeld(token, holder, since, ms)
+			rows++
 			for i := range lock.Shares {
 				h := &lock.Shares[i]
-				page = append(page, driver.Info{Name: name, Mode: lock.Mode, Token: firstToken(h.Token), Holder: h.Holder,
+				page = append(page, driver.Info{Name: last, Mode: lock.Mode, Token: firstToken(h.Token), Holder: h.Holder,
 					Since: time.UnixMilli(h.Since), Remaining: remaining(lock.Remaining(h)), Waiters: waiters})
 			}
 			return nil

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/share"
 	"github.com/dlock-go/dlock/sqllock/internal/notify"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -132,8 +133,8 @@ const pollPlaces = 100
 // polledShares is what a poll says about a name that has waiters for shared locks or permits.
 type polledShares struct {
 	name   string
-	lock   *share.Lock
-	places []polledPlace // the first ones, in the order of arrival
+	lock   *row.Lock
+	places []share.Place[string] // the first ones, in the order of arrival; they expire in so many milliseconds
 }
 
 // readShares reads the names that have waiters for shared locks or permits. It reads places only
@@ -148,7 +149,7 @@ func (s *Store) readShares(ctx context.Context) (polled []polledShares, err erro
 		return nil, err
 	}
 	for name, waiters := range sharing {
-		p := polledShares{name: name, lock: cmp.Or(locks[name], &share.Lock{})}
+		p := polledShares{name: name, lock: cmp.Or(locks[name], &row.Lock{})}
 		if slices.ContainsFunc(waiters, func(w *waiter) bool { return p.lock.Excluding(w.req.Mode) == nil }) {
 			if p.places, err = s.readPlaces(ctx, name); err != nil {
 				return nil, err
@@ -159,10 +160,12 @@ func (s *Store) readShares(ctx context.Context) (polled []polledShares, err erro
 	return polled, nil
 }
 
-func (s *Store) readPlaces(ctx context.Context, name string) (places []polledPlace, err error) {
+func (s *Store) readPlaces(ctx context.Context, name string) (places []share.Place[string], err error) {
 	err = s.run().Each(ctx, statement.Places, []any{name, pollPlaces}, func(scan func(...any) error) error {
-		var p polledPlace
-		err := scan(&p.owner, &p.mode, &p.fair, &p.remaining)
+		var p share.Place[string]
+		var mode string
+		err := scan(&p.Owner, &mode, &p.Fair, &p.Expires)
+		p.Mode = modeOf(mode)
 		places = append(places, p)
 		return err
 	})
@@ -181,15 +184,14 @@ func (s *Store) wakeSharesLocked(p *polledShares, result *notify.Result) {
 			result.ExpiresIn(remaining(p.lock.Remaining(h)))
 			continue
 		}
-		free := w.req.Mode.Limit - len(p.lock.Shares)
-		if before := p.before(w, free); before != nil {
-			result.ExpiresIn(remaining(before.remaining))
-			if fair := before.fair || w.req.Mode.Limit > 0; fair && !w.req.Fair {
+		if before := p.lock.Before(p.places, w.owner, &w.req); before != nil {
+			result.ExpiresIn(remaining(before.Expires))
+			if fair := before.Fair || w.req.Mode.Limit > 0; fair && !w.req.Fair {
 				w.wake() // to find out that there is a queue
 			}
 			continue
 		}
-		if w.req.Mode.Limit > 0 && woken >= free {
+		if w.req.Mode.Limit > 0 && woken >= w.req.Mode.Limit-len(p.lock.Shares) {
 			continue
 		}
 		woken++
@@ -197,25 +199,4 @@ func (s *Store) wakeSharesLocked(p *polledShares, result *notify.Result) {
 		s.refused.Put(p.name, false)
 		w.wake()
 	}
-}
-
-// before returns the place that has to be served before the waiter, or nil. Free is how many
-// permits are free.
-func (p *polledShares) before(w *waiter, free int) *polledPlace {
-	mode := modeBefore(&w.req)
-	for i := range p.places {
-		other := &p.places[i]
-		switch {
-		case other.owner == w.owner:
-			return nil
-		case other.mode != mode:
-		case w.req.Mode.Shared:
-			return other
-		default:
-			if free--; free <= 0 {
-				return other
-			}
-		}
-	}
-	return nil
 }

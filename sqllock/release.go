@@ -6,7 +6,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -68,7 +68,7 @@ func (s *Store) Break(ctx context.Context, name string, token uint64) error {
 	last := first + tokenStep - 1 // a row has the last of its tokens
 	broken, err := s.runStatement(ctx, "break", name, statement.Break, name, first, last)
 	if err == nil && !broken {
-		broken, err = s.editShares(ctx, "break", name, func(lock *share.Lock) bool { return lock.Break(first, last) })
+		broken, err = s.editShares(ctx, "break", name, func(lock *row.Lock) bool { return lock.End(first, last) })
 	}
 	if err == nil && !broken {
 		err = driver.ErrNotHeld
@@ -107,7 +107,7 @@ func (s *Store) undoShare(ctx context.Context, run statement.Runner, name string
 		return false, err
 	}
 	err = s.inTx(ctx, func(run statement.Runner) error {
-		released, err = editSharesIn(ctx, run, name, func(lock *share.Lock) bool { return lock.Release(owner.Hex(), 0) })
+		released, err = editSharesIn(ctx, run, name, func(lock *row.Lock) bool { return lock.Release(owner.Hex(), 0) })
 		return err
 	})
 	return released, err

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
@@ -251,12 +251,12 @@ func (r *shareRenewal) renewOne(ctx context.Context, run statement.Runner, name 
 	if err != nil {
 		return err
 	}
-	return r.renew(ctx, run, name, cmp.Or(lock, &share.Lock{}))
+	return r.renew(ctx, run, name, cmp.Or(lock, &row.Lock{}))
 }
 
 // renew renews the shares of a name whose row is locked, and writes the row. If the outcome of a
 // downgrade is unknown and the lock is still exclusive, renew completes the downgrade.
-func (r *shareRenewal) renew(ctx context.Context, run statement.Runner, name string, lock *share.Lock) error {
+func (r *shareRenewal) renew(ctx context.Context, run statement.Runner, name string, lock *row.Lock) error {
 	renewed, save := false, statement.SaveRow
 	for _, i := range r.byName[name] {
 		g := &r.grants[i]

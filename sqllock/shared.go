@@ -8,11 +8,11 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/sqllock/internal/share"
+	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
 
-// Shared locks and permits are a list in the row of their name; see package share. A transaction
+// Shared locks and permits are a list in the row of their name; see package row. A transaction
 // locks the row, reads it, and writes what the list becomes. It locks no other row of
 // the table, unless several names are acquired or renewed at once, in the order of their names.
 
@@ -37,7 +37,7 @@ func acquireShare(ctx context.Context, run statement.Runner, req *driver.Request
 }
 
 // admit gives a request that is not refused its share, and returns the last token.
-func admit(req *driver.Request, lock *share.Lock) (token uint64, err error) {
+func admit(req *driver.Request, lock *row.Lock) (token uint64, err error) {
 	if lock.Row().Token > math.MaxInt64-tokenStep {
 		return 0, errTokenTooLarge
 	}
@@ -52,7 +52,7 @@ type placesBefore struct {
 }
 
 // shareRefusal returns why a shared lock or a permit cannot be granted, or nil if it can.
-func shareRefusal(req *driver.Request, lock *share.Lock, before placesBefore) error {
+func shareRefusal(req *driver.Request, lock *row.Lock, before placesBefore) error {
 	if lock.Of(req.Owner.Hex()) != nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func shareRefusal(req *driver.Request, lock *share.Lock, before placesBefore) er
 
 // refusal returns the error for a request that the holders of the lock exclude, or nil. queued says
 // whether fair waiters have places.
-func refusal(req *driver.Request, lock *share.Lock, queued bool) error {
+func refusal(req *driver.Request, lock *row.Lock, queued bool) error {
 	h := lock.Excluding(req.Mode)
 	switch {
 	case h == nil:
@@ -84,7 +84,7 @@ func isRefusal(err error) bool {
 }
 
 // lockRow locks the row of a request, which it inserts if need be, and reads it.
-func lockRow(ctx context.Context, run statement.Runner, req *driver.Request) (*share.Lock, placesBefore, error) {
+func lockRow(ctx context.Context, run statement.Runner, req *driver.Request) (*row.Lock, placesBefore, error) {
 	for range maxRaces {
 		lock, before, err := readRow(ctx, run, statement.LockRow, req)
 		if err != nil || lock != nil {
@@ -99,60 +99,58 @@ func lockRow(ctx context.Context, run statement.Runner, req *driver.Request) (*s
 
 // readRow reads the row of a request with one of the statements ReadRow, ReadHolders and LockRow. Without a row
 // the lock is nil.
-func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *driver.Request) (*share.Lock, placesBefore, error) {
-	var row share.Row
-	var owner sql.NullString
-	var before placesBefore
+func readRow(ctx context.Context, run statement.Runner, id statement.ID, req *driver.Request) (lock *row.Lock, before placesBefore, err error) {
 	args := []any{req.Name, req.Owner.Hex(), modeBefore(req)}
 	if id == statement.ReadHolders {
 		args = args[:1]
 	}
-	err := run.One(ctx, id, args,
-		&row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now, &before.count, &before.remaining, &before.fair)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, placesBefore{}, nil
-	case err != nil:
-		return nil, placesBefore{}, err
+	lock, err = readLock(func(dest ...any) error { return run.One(ctx, id, args, dest...) }, &before)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, before, nil
 	}
-	row.Owner = owner.String
-	before.remaining = max(0, before.remaining-row.Now)
-	return share.Decode(row), before, nil
+	return lock, before, err
+}
+
+// readLock reads a row and the places that come before a request, after other columns.
+func readLock(scan func(...any) error, before *placesBefore, others ...any) (*row.Lock, error) {
+	var expiry int64
+	lock, err := row.Read(scan, others, &before.count, &expiry, &before.fair)
+	if err == nil {
+		before.remaining = max(0, expiry-lock.Now())
+	}
+	return lock, err
 }
 
 // readRows reads the rows of names that exist, and with LockRows those that no other transaction
 // has locked.
-func readRows(ctx context.Context, run statement.Runner, id statement.ID, names []string) (map[string]*share.Lock, error) {
-	locks := make(map[string]*share.Lock, len(names))
+func readRows(ctx context.Context, run statement.Runner, id statement.ID, names []string) (map[string]*row.Lock, error) {
+	locks := make(map[string]*row.Lock, len(names))
 	err := run.Each(ctx, id, []any{sqldb.JSON(names)}, func(scan func(...any) error) error {
 		var name string
-		var row share.Row
-		var owner sql.NullString
-		if err := scan(&name, &row.Token, &owner, &row.Since, &row.Expires, &row.Holder, &row.Now); err != nil {
-			return err
+		lock, err := row.Read(scan, []any{&name})
+		if err == nil {
+			locks[name] = lock
 		}
-		row.Owner = owner.String
-		locks[name] = share.Decode(row)
-		return nil
+		return err
 	})
 	return locks, err
 }
 
-func saveRow(ctx context.Context, run statement.Runner, id statement.ID, name string, lock *share.Lock) error {
-	row := lock.Row()
-	_, err := run.Exec(ctx, id, name, row.Token, sql.NullString{String: row.Owner, Valid: row.Owner != ""}, row.Since, row.Expires, row.Holder)
+func saveRow(ctx context.Context, run statement.Runner, id statement.ID, name string, lock *row.Lock) error {
+	r := lock.Row()
+	_, err := run.Exec(ctx, id, name, r.Token, sql.NullString{String: r.Owner, Valid: r.Owner != ""}, r.Since, r.Expires, r.Holder)
 	return err
 }
 
 // editShares changes the list of the holders of name in a transaction, as change says, and notifies
 // waiters. It reports whether change did.
-func (s *Store) editShares(ctx context.Context, op, name string, change func(*share.Lock) bool) (bool, error) {
+func (s *Store) editShares(ctx context.Context, op, name string, change func(*row.Lock) bool) (bool, error) {
 	return s.runAndNotify(ctx, op, name, true, func(ctx context.Context, run statement.Runner) (bool, error) {
 		return editSharesIn(ctx, run, name, change)
 	})
 }
 
-func editSharesIn(ctx context.Context, run statement.Runner, name string, change func(*share.Lock) bool) (bool, error) {
+func editSharesIn(ctx context.Context, run statement.Runner, name string, change func(*row.Lock) bool) (bool, error) {
 	lock, _, err := readRow(ctx, run, statement.LockRow, &driver.Request{Name: name})
 	if err != nil || lock == nil || !change(lock) {
 		return false, err
@@ -178,7 +176,7 @@ func (s *Store) releaseShare(ctx context.Context, grant *driver.Grant) (bool, er
 			return false, err
 		}
 	}
-	return s.editShares(ctx, "release", grant.Name, func(lock *share.Lock) bool {
+	return s.editShares(ctx, "release", grant.Name, func(lock *row.Lock) bool {
 		return lock.Release(grant.Owner.Hex(), lastToken(grant))
 	})
 }
@@ -190,7 +188,7 @@ func (s *Store) Downgrade(ctx context.Context, grant driver.Grant) error {
 		return err
 	}
 	s.downgraded.Put(grant.Owner, true)
-	downgraded, err := s.editShares(ctx, "downgrade", grant.Name, func(lock *share.Lock) bool {
+	downgraded, err := s.editShares(ctx, "downgrade", grant.Name, func(lock *row.Lock) bool {
 		return lock.Downgrade(grant.Owner.Hex(), lastToken(&grant))
 	})
 	if err == nil && !downgraded {

@@ -22,9 +22,9 @@ const (
 	Acquire               // name, owner, ttl, holder, token that the row must have or 0, tokens of a grant -> token
 	AcquireFair           // the same, unless another owner heads the queue
 	InsertFree            // name: a row without an owner, if there is none
-	// Blocker describes the lock of another owner, or with token 0 the head of the queue if that
-	// is another owner and the lock is not the owner's.
-	Blocker     // name, owner -> token, holder, remaining, whether fair waiters have places
+	// Blocker returns the lock of another owner, or with token 0 the head of the queue if that is
+	// another owner and the lock is not the owner's.
+	Blocker     // name, owner -> token, owner, since, expires, holder, now, whether fair waiters have places
 	Renew       // [[name, owner, token, ttl]] -> name, owner of each that was renewed
 	RenewAtOnce // the same, and fails on a server if a row is locked
 	Renewed     // the same list -> name, owner of each that is held; empty where Renew returns rows
@@ -32,7 +32,7 @@ const (
 	ReleaseAll  // [[name, owner, token]] -> name, owner of each that was released; empty where it saves no round trips
 	LockHeld    // the same list -> name, owner of each that is held; empty where ReleaseAll returns rows
 	Break       // name, the first and the last of the tokens that it may have
-	List        // first name, limit -> name, token, holder, since, remaining, waiters
+	List        // first name, limit -> name, the columns of Blocker from token to now, waiters
 	// ReadRow also counts the places of a mode that come before that of an owner, or all of that mode if
 	// it has none, and returns when the first of them expires; see sqllock/fair.go.
 	ReadRow     // name, owner, mode -> token, owner, since, expires, holder, now, count, earliest expiry, whether fair waiters have places
@@ -102,13 +102,13 @@ const (
 
 // commonTexts are the statements of which the dialects write no more than words differently.
 var commonTexts = texts{
-	Blocker: `SELECT token, holder, expires - {now}, ` + queued + ` FROM {locks} WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
-UNION ALL SELECT 0, {noholder}, remaining, 1 FROM (SELECT owner, expires - {now} AS remaining ` + head + `) AS h WHERE owner <> ?2:text
+	Blocker: `SELECT ` + row + `, ` + queued + ` FROM {locks} AS l WHERE name = ?1:text AND owner <> ?2:text AND expires > {now}
+UNION ALL SELECT 0, owner, 0, expires, {noholder}, {now}, 1 FROM (SELECT owner, expires ` + head + `) AS h WHERE owner <> ?2:text
 	AND NOT EXISTS (SELECT 1 FROM {locks} WHERE name = ?1:text AND owner = ?2:text AND expires > {now})
 ORDER BY token DESC LIMIT 1`,
 	Release: setFree + `name = ?1:text AND owner = ?2:text AND (?3:int = 0 OR token = ?3:int) AND expires > {now}`,
 	Break:   setFree + `name = ?1:text AND token BETWEEN ?2:int AND ?3:int AND owner NOT IN ('shared', 'permits') AND ` + held,
-	List: `SELECT name, token, holder, since, expires - {now},
+	List: `SELECT name, ` + row + `,
 	(SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND q.expires > {now})
 FROM {locks} AS l WHERE name >= {from} AND ` + held + ` ORDER BY name LIMIT ?2:int`,
 	ReadRow:     rowAndPlaces + ` WHERE l.name = ?1:text`,
@@ -168,7 +168,7 @@ var ofDialect = map[sqldb.Dialect]struct {
 // Schema returns the statements that create the tables that are missing.
 //
 // A released lock keeps its row in the table of locks for the sake of the token, without an
-// owner and with the time of its release as expires. Package share says how a row has several
+// owner and with the time of its release as expires. Package row says how a row has several
 // holders. The queue has the places of waiters, in the order of seq, and with the mode none rows of
 // other waiters, which List counts. The value floor is the highest token whose row was deleted, swept the time
 // of the janitor's last run.

@@ -1,4 +1,4 @@
-package share
+package row
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func TestSharesExpireByThemselves(t *testing.T) {
 	}
 }
 
-// TestReleaseEndsOneShare: Release and Break end the share that they name, and the row is free after
+// TestReleaseEndsOneShare: Release and End end the share that they name, and the row is free after
 // the last one.
 func TestReleaseEndsOneShare(t *testing.T) {
 	l := Decode(Row{Now: 1000})
@@ -61,7 +61,7 @@ func TestReleaseEndsOneShare(t *testing.T) {
 		t.Error("two permits of two exclude no other")
 	}
 	l = l.at(1001)
-	if l.Release("a", second) || l.Release("c", 0) || l.Break(99, 99) {
+	if l.Release("a", second) || l.Release("c", 0) || l.End(99, 99) {
 		t.Error("a share was ended by another's owner or token")
 	}
 	if !l.Release("a", first) || l.Release("a", 0) || l.Excluding(two) != nil {
@@ -70,17 +70,17 @@ func TestReleaseEndsOneShare(t *testing.T) {
 	if row := l.Row(); row.Expires != 1900 {
 		t.Errorf("the row is %+v", row)
 	}
-	if !l.Break(second, second) || l.Row().Owner != "" || l.Row().Token != second {
+	if !l.End(second, second) || l.Row().Owner != "" || l.Row().Token != second {
 		t.Errorf("the row is %+v", l.Row())
 	}
 }
 
-// TestDowngrade: an exclusive lock becomes a shared one with the same token and expiry, and a row
-// that this version cannot read is held exclusively.
+// TestDowngrade: an exclusive lock becomes a shared one with the same token and expiry. A row with a marker but
+// without a list, or the other way round, is held exclusively.
 func TestDowngrade(t *testing.T) {
 	exclusive := Row{Token: 7, Owner: "0123456789abcdef0123456789abcdef", Since: 900, Expires: 1500, Holder: `{"program":"p"}`, Now: 1000}
 	l := Decode(exclusive)
-	if l.Downgrade("another", 7) || l.Downgrade(exclusive.Owner, 6) || l.Break(7, 7) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
+	if l.Downgrade("another", 7) || l.Downgrade(exclusive.Owner, 6) || l.Release(exclusive.Owner, 7) || l.Renew(exclusive.Owner, 7, 100) {
 		t.Error("an exclusive lock was changed as a share")
 	}
 	for range 2 {
@@ -94,7 +94,7 @@ func TestDowngrade(t *testing.T) {
 	}
 	for _, row := range []Row{
 		{Token: 1, Owner: "shared", Expires: 1500, Holder: "?", Now: 1000},
-		{Token: 1, Owner: "newer", Expires: 1500, Holder: l.Row().Holder, Now: 1000},
+		{Token: 1, Owner: "another", Expires: 1500, Holder: l.Row().Holder, Now: 1000},
 	} {
 		if l := Decode(row); l.Excluding(shared) == nil || l.Excluding(two) == nil {
 			t.Errorf("%+v is not held exclusively", row)
@@ -109,30 +109,13 @@ func TestDamagedList(t *testing.T) {
 	token := l.Admit(shared, "secret", driver.Holder{}, 1, 500)
 	row := l.Row()
 	row.Holder = row.Holder[:len(row.Holder)-1]
-	seen := []*Lock{Decode(row), DecodeHeld(row.Token, row.Holder, row.Since, 400)}
-	for _, l := range seen {
-		h := l.Excluding(shared)
-		if h == nil || h.Token != token || strings.Contains(fmt.Sprint(h.Holder), "secret") {
-			t.Errorf("a damaged list is held by %+v", h)
-		}
+	l = Decode(row)
+	if h := l.Excluding(shared); h == nil || h.Token != token || strings.Contains(fmt.Sprint(h.Holder), "secret") {
+		t.Errorf("a damaged list is held by %+v", h)
 	}
-	if l := seen[0]; l.Release("shared", 0) || l.Renew("shared", token, 900) || l.Break(token+1, token+1) {
+	if l.Release("shared", 0) || l.Renew("shared", token, 900) || l.End(token+1, token+1) {
 		t.Error("a damaged list was changed without its token")
-	} else if !l.Break(token, token) || l.Row().Owner != "" {
+	} else if !l.End(token, token) || l.Row().Owner != "" {
 		t.Errorf("the row is %+v after it was broken", l.Row())
-	}
-}
-
-// TestDecodeHeld: of a row without the clock, the times of its shares are still known.
-func TestDecodeHeld(t *testing.T) {
-	l := Decode(Row{Token: 7, Now: 1000})
-	l.Admit(two, "a", driver.Holder{Note: "n"}, 1, 500)
-	l.Admit(two, "b", driver.Holder{}, 1, 100)
-	seen := DecodeHeld(9, l.Row().Holder, 0, 450) // 50 ms later
-	if seen.Mode != two || len(seen.Shares) != 2 || seen.Remaining(seen.Of("a")) != 450 || seen.Remaining(seen.Of("b")) != 50 || seen.Of("a").Holder.Note != "n" {
-		t.Errorf("it is %+v", seen)
-	}
-	if seen = DecodeHeld(9, `{"program":"p"}`, 5, 450); seen.Mode != (driver.Mode{}) || seen.Remaining(&seen.Shares[0]) != 450 || seen.Shares[0].Token != 9 {
-		t.Errorf("it is %+v", seen)
 	}
 }
