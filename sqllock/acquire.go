@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/batch"
+	"github.com/dlock-go/dlock/sqllock/internal/places"
 	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -23,73 +24,50 @@ const tokenStep = 1024
 // maxRaces limits the attempts that fail although a read right after them finds the lock free.
 const maxRaces = 4
 
-// Acquire implements driver.Store.
+// Acquire implements driver.Store with one job, which takes the lock if the request gives way to no
+// place in the queue, and otherwise keeps or takes a place. Many waiters share a transaction, or they
+// would delay renewals. A single exclusive waiter needs none: what a crash leaves between two
+// statements is a place that expires.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	oneJob := req.Fair || req.Mode != (driver.Mode{}) || req.Queue && s.places.Has(req.Owner.Hex())
 	// An attempt may keep other writers out even if it is refused. So a name that was
 	// refused is read first.
-	if s.refused.Has(req.Name) && (oneJob || s.scheme == Row) {
+	if s.refused.Has(req.Name) {
 		if err := s.readBlocker(ctx, &req); err != nil {
 			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
 		}
 	}
-	if oneJob {
-		return s.acquireInOneJob(ctx, req)
-	}
-	for range maxRaces {
-		token, err := s.attempt(ctx, &req)
-		if err == nil {
-			s.refused.Put(req.Name, token == 0)
-			if token != 0 {
-				return granted(&req, token), nil
-			}
-			err = s.readBlocker(ctx, &req)
-		}
-		if err != nil {
-			return driver.Grant{}, s.afterRefusal(ctx, &req, err)
-		}
-		// Either the lock was released in between, or it has no row yet.
-		if !s.dialect.acquireInserts {
-			err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Run: func(ctx context.Context, run statement.Runner) error {
-				return insertFree(ctx, run, &req)
-			}})
-			if err != nil {
-				return driver.Grant{}, err
-			}
-		}
-	}
-	return driver.Grant{}, &driver.HeldError{Name: req.Name}
-}
-
-// attempt makes one attempt, which is refused if the token is zero. With versions, the lock
-// of another owner is refused without writing.
-func (s *Store) attempt(ctx context.Context, req *driver.Request) (uint64, error) {
-	var version int64
-	if s.scheme == Version {
-		err := s.read(ctx, "acquire", func() (err error) {
-			version, err = readVersion(ctx, s.run(), req)
-			return err
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
 	var token uint64
-	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, Run: func(ctx context.Context, run statement.Runner) (err error) {
-		token, err = s.runAcquire(ctx, run, req, version)
-		if err != nil && s.dialect.oneMachine && s.isRetryable(err) {
-			// In a crowd of processes a refusal is not worth waiting for the only writer.
-			err = cmp.Or(blocker(ctx, run, req), err)
+	var refusal error
+	place := req.Owner.Hex()
+	young := req.Queue && s.places.Attempt(place) == places.Young
+	inTx := req.Mode != (driver.Mode{}) || req.Fair && s.dialect.prefersTx
+	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
+		refusal = nil
+		token, err = s.acquireOn(ctx, run, &req)
+		if isRefusal(err) {
+			refusal, err = err, nil
+			if keepsPlace(&req, refusal) && !young {
+				err = takePlace(ctx, run, &req)
+			}
 		}
 		return err
 	}})
-	if isRefusal(err) {
-		s.refused.Put(req.Name, true)
+	switch {
+	case err != nil:
+		if req.Queue {
+			s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), err)
+		}
+		return driver.Grant{}, err
+	case refusal == nil:
+		s.refused.Put(req.Name, false)
+		s.places.Remove(place)
+		return granted(&req, token), nil
 	}
-	if err != nil {
-		return 0, err // the job may still set token
+	s.refused.Put(req.Name, true)
+	if keepsPlace(&req, refusal) && !young {
+		s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), nil)
 	}
-	return token, nil
+	return driver.Grant{}, refusal
 }
 
 // runAcquire runs the statement of an attempt, which is refused if the token is zero.
@@ -173,7 +151,7 @@ func (s *Store) acquireOn(ctx context.Context, run statement.Runner, req *driver
 	} else {
 		token, err = acquireShare(ctx, run, req)
 	}
-	if err == nil && (req.Fair || req.Queue) {
+	if err == nil && (req.Fair || req.Queue && s.places.Has(req.Owner.Hex())) {
 		_, err = run.Exec(ctx, statement.DeletePlace, req.Name, req.Owner.Hex())
 	}
 	return token, err
@@ -195,7 +173,12 @@ func (s *Store) acquireExclusive(ctx context.Context, run statement.Runner, req 
 				return 0, err
 			}
 		}
-		if token, err = s.runAcquire(ctx, run, req, version); err != nil || token != 0 {
+		token, err = s.runAcquire(ctx, run, req, version)
+		if err != nil && s.dialect.oneMachine && s.isRetryable(err) {
+			// In a crowd of processes a refusal is not worth waiting for the only writer.
+			err = cmp.Or(blocker(ctx, run, req), err)
+		}
+		if err != nil || token != 0 {
 			return token, err
 		}
 		if err := blocker(ctx, run, req); err != nil {

@@ -55,45 +55,6 @@ func keepsPlace(req *driver.Request, refusal error) bool {
 	return ok && req.Queue && (req.Fair || held.Mode.Shared)
 }
 
-// acquireInOneJob is Acquire for requests that may have a place in the queue, and for shared locks
-// and permits: it takes the lock if the request gives way to no other place, and otherwise keeps or
-// takes a place. Many waiters share a transaction, or they would delay renewals. A single
-// exclusive waiter needs none: what a crash leaves between two statements is a place that expires.
-func (s *Store) acquireInOneJob(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	var token uint64
-	var refusal error
-	place := req.Owner.Hex()
-	young := req.Queue && s.places.Attempt(place) == places.Young
-	inTx := s.dialect.prefersTx || req.Mode != (driver.Mode{})
-	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
-		refusal = nil
-		token, err = s.acquireOn(ctx, run, &req)
-		if isRefusal(err) {
-			refusal, err = err, nil
-			if keepsPlace(&req, refusal) && !young {
-				err = takePlace(ctx, run, &req)
-			}
-		}
-		return err
-	}})
-	switch {
-	case err != nil:
-		if req.Queue {
-			s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), err)
-		}
-		return driver.Grant{}, err
-	case refusal == nil:
-		s.refused.Put(req.Name, false)
-		s.places.Remove(place)
-		return granted(&req, token), nil
-	}
-	s.refused.Put(req.Name, true)
-	if keepsPlace(&req, refusal) && !young {
-		s.places.Add(req.Name, place, driver.PlaceTTL(req.TTL), nil)
-	}
-	return driver.Grant{}, refusal
-}
-
 // afterRefusal takes or keeps a place for a caller that was refused, if it queues.
 func (s *Store) afterRefusal(ctx context.Context, req *driver.Request, refusal error) error {
 	if !keepsPlace(req, refusal) {
