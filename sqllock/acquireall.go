@@ -13,23 +13,20 @@ import (
 )
 
 // AcquireAll implements driver.BatchAcquirer with one transaction, whose number of statements does not
-// depend on the number of names: it locks and reads all rows, decides, and writes all rows.
+// depend on the number of names: it locks and reads all rows, decides, and writes all rows. A request gives
+// way to the places of others, and neither takes nor gives up a place: dlock has no batches that queue.
 func (s *Store) AcquireAll(ctx context.Context, reqs []driver.Request) ([]driver.Grant, error) {
 	sorted := make([]*driver.Request, len(reqs)) // by name, so that deadlocks are rare
 	for i := range reqs {
 		sorted[i] = &reqs[i]
 	}
 	slices.SortFunc(sorted, func(a, b *driver.Request) int { return strings.Compare(a.Name, b.Name) })
-	acquire := s.acquireRows
-	if slices.ContainsFunc(reqs, func(r driver.Request) bool { return r.Fair || r.Queue }) { // dlock has no such batches
-		acquire = s.acquireEach
-	}
 	var failed error
 	var missing []string // names without a row
 	var tokens map[string]uint64
 	attempt := func() error {
 		failed = s.inTx(ctx, func(run statement.Runner) (err error) {
-			tokens, missing, err = acquire(ctx, run, sorted)
+			tokens, missing, err = acquireRows(ctx, run, sorted)
 			return err
 		})
 		return failed
@@ -77,7 +74,7 @@ func insertMissing(ctx context.Context, run statement.Runner, names []string) er
 
 // acquireRows makes one attempt for all requests, and returns the tokens by name. If rows are missing, it
 // returns errNoRow and their names.
-func (s *Store) acquireRows(ctx context.Context, run statement.Runner, reqs []*driver.Request) (tokens map[string]uint64, missing []string, err error) {
+func acquireRows(ctx context.Context, run statement.Runner, reqs []*driver.Request) (tokens map[string]uint64, missing []string, err error) {
 	locks, before, err := lockAll(ctx, run, reqs)
 	if err != nil {
 		return nil, nil, err
@@ -128,17 +125,4 @@ func lockAll(ctx context.Context, run statement.Runner, reqs []*driver.Request) 
 		return nil
 	})
 	return locks, before, err
-}
-
-// acquireEach makes the attempts one after another: those of fair requests, which may have places.
-func (s *Store) acquireEach(ctx context.Context, run statement.Runner, reqs []*driver.Request) (tokens map[string]uint64, _ []string, _ error) {
-	tokens = make(map[string]uint64, len(reqs))
-	for _, req := range reqs {
-		token, err := s.acquireOn(ctx, run, req)
-		if err != nil {
-			return nil, nil, err
-		}
-		tokens[req.Name] = token
-	}
-	return tokens, nil, nil
 }
