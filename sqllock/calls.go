@@ -229,20 +229,15 @@ func runJobs(ctx context.Context, run statement.Runner, jobs []*batch.Job) error
 
 // runStatement runs a statement as a job. See runAndNotify.
 func (s *Store) runStatement(ctx context.Context, op, name string, id statement.ID, args ...any) (bool, error) {
-	return s.runAndNotify(ctx, op, name, false, func(ctx context.Context, run statement.Runner) (bool, error) {
+	return s.runAndNotify(ctx, op, &batch.Job{Name: name}, func(ctx context.Context, run statement.Runner) (bool, error) {
 		return run.Changed(ctx, id, args...)
 	})
 }
 
-// runAndNotify runs a job that reports whether it changed anything. If so, runAndNotify notifies the
-// waiters for name. If the server ended the connection and the job then finds nothing to change, it
-// may have changed it before.
-func (s *Store) runAndNotify(ctx context.Context, op, name string, inTx bool, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
-	return s.runJobAndNotify(ctx, op, &batch.Job{Name: name, InTx: inTx}, change)
-}
-
-// runJobAndNotify is runAndNotify for a job without a function.
-func (s *Store) runJobAndNotify(ctx context.Context, op string, j *batch.Job, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
+// runAndNotify runs a job whose function, change, reports whether it changed anything. If so, runAndNotify
+// notifies the waiters for the name. If the server ended the connection and change then finds nothing to
+// change, it may have changed it before.
+func (s *Store) runAndNotify(ctx context.Context, op string, j *batch.Job, change func(context.Context, statement.Runner) (bool, error)) (bool, error) {
 	var changed bool
 	var ended error
 	j.Released = func(released bool) { changed = released }

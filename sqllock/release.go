@@ -46,7 +46,7 @@ func (s *Store) Release(ctx context.Context, grant driver.Grant) error {
 func (s *Store) releaseLock(ctx context.Context, grant *driver.Grant) (released bool, err error) {
 	if !isListed(grant) {
 		h := &statement.Hold{Key: statement.Key{Name: grant.Name, Owner: grant.Owner.Hex()}, Token: lastToken(grant)}
-		released, err = s.runJobAndNotify(ctx, "release", &batch.Job{Name: h.Name, Release: h, Urgent: true}, func(ctx context.Context, run statement.Runner) (bool, error) {
+		released, err = s.runAndNotify(ctx, "release", &batch.Job{Name: h.Name, Release: h, Urgent: true}, func(ctx context.Context, run statement.Runner) (bool, error) {
 			return run.Changed(ctx, statement.Release, h.Name, h.Owner, h.Token)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/sqldb"
+	"github.com/dlock-go/dlock/sqllock/internal/batch"
 	"github.com/dlock-go/dlock/sqllock/internal/row"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -145,7 +146,7 @@ func saveRow(ctx context.Context, run statement.Runner, id statement.ID, name st
 // editShares changes the list of the holders of name in a transaction, as change says, and notifies
 // waiters. It reports whether change did.
 func (s *Store) editShares(ctx context.Context, op, name string, change func(*row.Lock) bool) (bool, error) {
-	return s.runAndNotify(ctx, op, name, true, func(ctx context.Context, run statement.Runner) (bool, error) {
+	return s.runAndNotify(ctx, op, &batch.Job{Name: name, InTx: true}, func(ctx context.Context, run statement.Runner) (bool, error) {
 		return editSharesIn(ctx, run, name, change)
 	})
 }
