@@ -42,12 +42,12 @@ func (s *Store) Renew(ctx context.Context, grants []driver.Grant) []error {
 	r := &shareRenewal{store: s, grants: grants, errs: errs, downgraded: make([]bool, len(grants)), byName: make(map[string][]int)}
 	r.add(shares)
 	r.add(s.downgradedOf(grants, exclusive, errs))
-	r.renewUnlocked(ctx)
+	r.renewPending(ctx, false)
 	for start := time.Now(); len(locked) > 0 || len(r.pending) > 0; {
 		waited := locked
 		locked = s.renewExclusive(ctx, statement.Renew, grants, waited, errs)
 		r.add(s.downgradedOf(grants, waited, errs))
-		r.renewLocked(ctx)
+		r.renewPending(ctx, true)
 		if len(locked) > 0 || len(r.pending) > 0 {
 			if time.Since(start) >= busyLimit || backoff.Sleep(ctx, busyPause) != nil {
 				break
@@ -186,20 +186,33 @@ func (r *shareRenewal) settle(names []string, err error) {
 	}
 }
 
-// renewUnlocked renews the pending names in transactions that wait for no row. Names stay pending whose
-// rows are locked or missing.
-func (r *shareRenewal) renewUnlocked(ctx context.Context) {
-	s, names := r.store, r.pending
+// renewPending renews the pending names: many in one transaction, which skips locked rows, or each in a
+// transaction of its own, which waits for its row. Names stay pending whose rows are locked, or were not
+// found without waiting.
+func (r *shareRenewal) renewPending(ctx context.Context, wait bool) {
+	s, names, size := r.store, r.pending, shareChunk
+	if wait {
+		size = 1
+	}
 	r.pending = nil
-	for chunk := range slices.Chunk(names, shareChunk) {
+	for chunk := range slices.Chunk(names, size) {
 		var skipped []string
+		var locked error
 		err := s.renewSoon(ctx, func(conn *sql.Conn) error {
-			return s.inTxOn(ctx, conn, func(run statement.Runner) (err error) {
-				skipped, err = r.renewNames(ctx, run, chunk)
+			err := s.inTxOn(ctx, conn, func(run statement.Runner) (err error) {
+				skipped, err = r.renewNames(ctx, run, chunk, wait)
 				return err
 			})
+			if locked = nil; wait && s.isRetryable(err) {
+				locked, err = s.explain(ctx, "renew", err), nil
+			}
+			return err
 		})
-		if err == nil {
+		switch {
+		case err != nil:
+		case locked != nil:
+			r.pending, err = append(r.pending, chunk...), locked
+		default:
 			r.pending = append(r.pending, skipped...)
 			chunk = slices.DeleteFunc(chunk, func(name string) bool { return slices.Contains(skipped, name) })
 		}
@@ -207,51 +220,29 @@ func (r *shareRenewal) renewUnlocked(ctx context.Context) {
 	}
 }
 
-// renewLocked renews each pending name in a transaction of its own, which waits for the row. A name stays
-// pending if its row is locked for longer.
-func (r *shareRenewal) renewLocked(ctx context.Context) {
-	s, names := r.store, r.pending
-	r.pending = nil
-	for _, name := range names {
-		var locked error
-		err := s.renewSoon(ctx, func(conn *sql.Conn) error {
-			err := s.inTxOn(ctx, conn, func(run statement.Runner) error { return r.renewOne(ctx, run, name) })
-			if locked = nil; s.isRetryable(err) {
-				locked, err = s.explain(ctx, "renew", err), nil
-			}
-			return err
-		})
-		if err == nil && locked != nil {
-			r.pending = append(r.pending, name)
+// renewNames renews the names whose rows it can lock, and returns the others.
+func (r *shareRenewal) renewNames(ctx context.Context, run statement.Runner, names []string, wait bool) (skipped []string, err error) {
+	var locks map[string]*row.Lock
+	if !wait {
+		if locks, err = readRows(ctx, run, statement.LockRows, names); err != nil {
+			return nil, err
 		}
-		r.settle([]string{name}, cmp.Or(err, locked))
-	}
-}
-
-// renewNames renews the names whose rows it can lock at once, and returns the others.
-func (r *shareRenewal) renewNames(ctx context.Context, run statement.Runner, names []string) (pending []string, err error) {
-	locks, err := readRows(ctx, run, statement.LockRows, names)
-	if err != nil {
-		return nil, err
 	}
 	for _, name := range names {
 		lock := locks[name]
+		if wait {
+			if lock, _, err = readRow(ctx, run, statement.LockRow, &driver.Request{Name: name}); err != nil {
+				return nil, err
+			}
+			lock = cmp.Or(lock, &row.Lock{})
+		}
 		if lock == nil {
-			pending = append(pending, name)
+			skipped = append(skipped, name)
 		} else if err := r.renew(ctx, run, name, lock); err != nil {
 			return nil, err
 		}
 	}
-	return pending, nil
-}
-
-// renewOne renews a name when it can lock its row.
-func (r *shareRenewal) renewOne(ctx context.Context, run statement.Runner, name string) error {
-	lock, _, err := readRow(ctx, run, statement.LockRow, &driver.Request{Name: name})
-	if err != nil {
-		return err
-	}
-	return r.renew(ctx, run, name, cmp.Or(lock, &row.Lock{}))
+	return skipped, nil
 }
 
 // renew renews the shares of a name whose row is locked, and writes the row. If the outcome of a
