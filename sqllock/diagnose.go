@@ -1,10 +1,8 @@
 package sqllock
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"time"
 
@@ -186,17 +184,7 @@ func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	return finding.OK("writable", "The file can be written to."), err
 }
 
-var mysqlChecks = []check{mysqlServer, mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), onDB(sqldb.MySQLEncryption), checkClock}
-
-func mysqlServer(ctx context.Context, s *Store) (driver.Finding, error) {
-	var version string
-	var writable bool
-	err := s.ask(ctx, `SELECT VERSION(), `+sqldb.MySQLWritable, &version, &writable)
-	if !writable {
-		return finding.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
-	}
-	return finding.OK("server", "%s", version), err
-}
+var mysqlChecks = []check{onDB(sqldb.MySQLServer), mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), onDB(sqldb.MySQLEncryption), checkClock}
 
 // mysqlEngine finds engines in which a failed statement is not undone and a crash loses data.
 func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -225,17 +213,7 @@ func mysqlWaiting(context.Context, *Store) driver.Finding {
 	return finding.OK("waiting", "One connection polls for all waiters, every %s.", pollInterval())
 }
 
-var postgresChecks = []check{postgresServer, postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), onDB(sqldb.PostgresEncryption), checkClock}
-
-func postgresServer(ctx context.Context, s *Store) (driver.Finding, error) {
-	var version string
-	err := s.ask(ctx, `SELECT current_setting('server_version')`, &version)
-	why := sqldb.CheckPostgres(ctx, s.db)
-	if errors.Is(why, sqldb.ErrReadOnly) {
-		return finding.Problem("server", "PostgreSQL %s: %v.", version, why), err
-	}
-	return finding.OK("server", "PostgreSQL %s", version), cmp.Or(err, why)
-}
+var postgresChecks = []check{onDB(sqldb.PostgresServer), postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), onDB(sqldb.PostgresEncryption), checkClock}
 
 func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	if err := checkColumns(ctx, s.db, s.tables, "key"); err != nil {

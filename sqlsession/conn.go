@@ -45,7 +45,7 @@ type conn struct {
 	// Of Session:
 	stmts     [sessionStatements]*sql.Stmt
 	announced bool   // see announceShared
-	shift     uint64 // added to the numbers
+	shift     uint64 // added to the tokens
 }
 
 func newConn(raw *sql.Conn) *conn {

@@ -18,9 +18,15 @@ func (s *Store) Diagnose(ctx context.Context) ([]driver.Finding, error) {
 	}
 	defer s.work.Done()
 	var findings []driver.Finding
-	onConn := func(ctx context.Context, conn *sql.Conn) (err error) {
-		findings, err = s.dialect.diagnose(ctx, conn)
-		return err
+	onConn := func(ctx context.Context, conn *sql.Conn) error {
+		for _, check := range s.dialect.checks {
+			f, err := check(ctx, conn)
+			if err != nil {
+				return err
+			}
+			findings = append(findings, f)
+		}
+		return nil
 	}
 	var err error
 	if s.scheme == ForUpdate {
@@ -40,14 +46,6 @@ const poolerDanger = "A pooler that uses another session of the server for later
 
 var tokenDurability = sqldb.Durability{Fine: "Tokens go on rising after a crash.", Lost: "the last tokens, which may be granted again",
 	Failover: "A failover to a replica ends all locks at once. "}
-
-func readOnlyFinding(yes bool) driver.Finding {
-	const name = "read_only"
-	if yes {
-		return finding.Problem(name, "The server is read-only, as a replica is: its locks exclude no process elsewhere. Connect to the primary.")
-	}
-	return finding.OK(name, "The server can be written to.")
-}
 
 // poolerFinding says what a pooler that was not noticed would do.
 func (s *Store) poolerFinding() driver.Finding {

@@ -59,13 +59,10 @@ type dialect struct {
 	placeOf      func(sum [sha256.Size]byte) any // see lockKey; nil if the server has no shared locks
 
 	// examine finds out what the server at the other end is, and fails if it cannot hold locks.
-	examine  func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
-	diagnose func(context.Context, *sql.Conn) ([]driver.Finding, error)
+	examine func(context.Context, *sql.Conn, *sqldb.Facts, *sqldb.Tables) (*server, error)
+	checks  []func(context.Context, sqldb.Queryer) (driver.Finding, error) // of Diagnose
 
-	// distance is that of the tokens that two successive numbers of the server stand for with
-	// Session. Stores of older versions hand over with the tokens in between.
-	distance uint64
-	// startTokens returns what is to be added to the numbers that are drawn on this
+	// startTokens returns what is to be added to the tokens that are drawn on this
 	// connection, so that they are larger than all before.
 	startTokens    func(context.Context, *Store, *sql.Conn) (shift uint64, err error)
 	setFingerprint func(context.Context, *conn) error // of a session that has an id
@@ -111,12 +108,12 @@ type server struct {
 type sessionStatement int
 
 const (
-	stmtAcquire  sessionStatement = iota // key -> number, 0 or NULL if refused, or answerReadOnly, or answerShared
+	stmtAcquire  sessionStatement = iota // key -> token, 0 or NULL if refused, or answerReadOnly, or answerShared
 	stmtRelease                          // key
 	stmtFindFree                         // keys as a list in JSON -> the positions of the keys that are free, from 1; also of ForUpdate
 	// Of servers that have shared locks:
 	stmtAnnounce      // comes before the first shared lock of a session; see sharesLock
-	stmtAcquireShared // key, key of places -> number, 0 or NULL if refused
+	stmtAcquireShared // key, key of places -> token, 0 or NULL if refused
 	stmtReleaseShared // key
 	stmtFindShareable // keys and keys of places as lists in JSON -> the positions of those that a shared lock may be had of, from 1
 	stmtDowngrade     // key -> whether it did

@@ -16,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/backoff"
 	"github.com/dlock-go/dlock/internal/finding"
-	"github.com/dlock-go/dlock/internal/inwords"
 	"github.com/dlock-go/dlock/internal/sqldb"
 )
 
@@ -37,9 +36,8 @@ var mysqlDialect = dialect{
 	home:        `SELECT DATABASE()`, // the server looks for tables in no other
 	keyOf:       mysqlKey,
 	examine:     examineMySQL,
-	diagnose:    diagnoseMySQL,
-	// A number has 56 bits, which leave 7 in a signed integer of 64 bits.
-	distance:       1 << 7,
+	checks: []func(context.Context, sqldb.Queryer) (driver.Finding, error){sqldb.MySQLServer, tokenDurability.MySQL,
+		tokenDurability.MySQLReplicas, sqldb.MySQLEncryption, checkGalera},
 	startTokens:    startMySQLTokens,
 	setFingerprint: setMySQLFingerprint,
 	raiseToken:     raiseMySQLToken,
@@ -48,7 +46,7 @@ var mysqlDialect = dialect{
 
 // mysqlVariables reads what the store has to know about the server.
 const mysqlVariables = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wait_timeout', 'idle_transaction_timeout',
-'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout', 'wsrep_on')`
+'idle_write_transaction_timeout', 'idle_readonly_transaction_timeout', 'innodb_lock_wait_timeout')`
 
 // mysqlSession is the id of the session, or readOnlySession: a primary that becomes a replica
 // keeps its connections and their locks.
@@ -213,36 +211,18 @@ func mysqlLocked(err error) error {
 	return err
 }
 
-func diagnoseMySQL(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	var writable bool
-	variables, err := readSettings(ctx, conn, mysqlVariables)
-	if err == nil {
-		err = conn.QueryRowContext(ctx, `SELECT `+sqldb.MySQLWritable).Scan(&writable)
+// checkGalera examines whether there are other nodes.
+func checkGalera(ctx context.Context, on sqldb.Queryer) (driver.Finding, error) {
+	const name = "galera"
+	var variable, value string
+	err := on.QueryRowContext(ctx, `SHOW SESSION VARIABLES LIKE 'wsrep_on'`).Scan(&variable, &value)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return driver.Finding{}, err
+	case value == "ON":
+		return finding.Problem(name, "The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node."), nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	durability, err := tokenDurability.MySQL(ctx, conn)
-	replication, failed := tokenDurability.MySQLReplicas(ctx, conn)
-	encryption, failed2 := sqldb.MySQLEncryption(ctx, conn)
-	if err = cmp.Or(err, failed, failed2); err != nil {
-		return nil, err
-	}
-	seconds, _ := strconv.ParseInt(variables["wait_timeout"], 10, 64) // a number, says the server
-	idle := time.Duration(seconds) * time.Second
-	findings := []driver.Finding{
-		finding.OK("version", "%s", variables["version"]),
-		readOnlyFinding(!writable),
-		durability,
-		finding.OK("wait_timeout", "Idle connections end after %s. The store keeps that from connections that hold locks.", inwords.Duration(idle)),
-		replication,
-		encryption,
-	}
-	if variables["wsrep_on"] == "ON" {
-		findings = append(findings, finding.Problem("galera",
-			"The server is part of a Galera cluster, where locks hold on one node only. Connect all programs to the same node."))
-	}
-	return findings, nil
+	return finding.OK(name, "The server is not part of a Galera cluster."), nil
 }
 
 // Tokens of Session on MySQL and MariaDB come from UUID_SHORT(), a counter in the memory of

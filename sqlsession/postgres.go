@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/finding"
 	"github.com/dlock-go/dlock/internal/sqldb"
-	"github.com/dlock-go/dlock/internal/tokenstep"
 )
 
 var postgresDialect = dialect{
@@ -31,13 +29,13 @@ var postgresDialect = dialect{
 	insertFloor: `INSERT INTO {bound} (k, name, token, used) VALUES ('` + floorKey + `', '', 0, {now}) ON CONFLICT DO NOTHING`,
 	// It need not be the first schema of the search_path: programs that find the same
 	// table on different paths share its locks.
-	home:           `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
-	findsPoolers:   true,
-	keyOf:          func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
-	placeOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[8:])) },
-	examine:        examinePostgres,
-	diagnose:       diagnosePostgres,
-	distance:       tokenstep.Size,
+	home:         `SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('{table}')`,
+	findsPoolers: true,
+	keyOf:        func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[:])) },
+	placeOf:      func(sum [sha256.Size]byte) any { return int64(binary.BigEndian.Uint64(sum[8:])) },
+	examine:      examinePostgres,
+	checks: []func(context.Context, sqldb.Queryer) (driver.Finding, error){sqldb.PostgresServer, tokenDurability.Postgres,
+		tokenDurability.PostgresReplicas, sqldb.PostgresEncryption},
 	startTokens:    startPostgresTokens,
 	setFingerprint: setPostgresFingerprint,
 	raiseToken:     raisePostgresToken,
@@ -196,31 +194,6 @@ const (
 
 func setPostgresFingerprint(ctx context.Context, c *conn) error {
 	return c.raw.QueryRowContext(ctx, `SELECT `+postgresFingerprint).Scan(&c.fingerprint)
-}
-
-func diagnosePostgres(ctx context.Context, conn *sql.Conn) ([]driver.Finding, error) {
-	settings, err := readSettings(ctx, conn, postgresSettings)
-	if err != nil {
-		return nil, err
-	}
-	readOnly := sqldb.CheckPostgres(ctx, conn)
-	if readOnly != nil && !errors.Is(readOnly, sqldb.ErrReadOnly) {
-		return nil, readOnly
-	}
-	durability, err := tokenDurability.Postgres(ctx, conn)
-	replication, failed := tokenDurability.PostgresReplicas(ctx, conn)
-	encryption, failed2 := sqldb.PostgresEncryption(ctx, conn)
-	if err = cmp.Or(err, failed, failed2); err != nil {
-		return nil, err
-	}
-	return []driver.Finding{
-		finding.OK("version", "%s", settings["server_version"]),
-		readOnlyFinding(readOnly != nil),
-		durability,
-		finding.OK("idle_timeouts", "The store keeps them from connections that hold locks."),
-		replication,
-		encryption,
-	}, nil
 }
 
 // Tokens of Session on PostgreSQL come from a sequence, in the statement that acquires the

@@ -109,12 +109,12 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		return err
 	}
 	return s.detached(ctx, c, func() error {
-		number, err := s.acquireNumber(c, h)
-		if err == nil && number != 0 {
+		token, err := s.acquireToken(c, h)
+		if err == nil && token != 0 {
 			switch {
 			case ctx.Err() != nil: // the caller has left, and its Release may have come before
 				err = context.Cause(ctx)
-			case s.hold(h, number*s.dialect.distance):
+			case s.hold(h, token):
 				return nil
 			default: // the attempt ends with the session
 				return errConnGone
@@ -126,7 +126,7 @@ func (s *Store) acquireSession(ctx context.Context, h *heldLock) error {
 		case errors.Is(err, driver.ErrHeld):
 		case errors.Is(err, errBecameReadOnly): // another connection may lead to another server
 			s.lose(c)
-		case number == 0 && s.sharesName(c, h): // unlocking might end the share of another owner
+		case token == 0 && s.sharesName(c, h): // unlocking might end the share of another owner
 			s.lose(c)
 			return err
 		case s.unlockSession(c, h) != nil: // what it may have acquired ends with the session
@@ -150,9 +150,8 @@ func (s *Store) sharesName(c *conn, h *heldLock) bool {
 // server does not answer, the monitor counts the conn as lost all the same.
 var uncancelled = context.Background()
 
-// acquireNumber asks for a lock and returns the number of its tokens, zero if another session
-// has the lock.
-func (s *Store) acquireNumber(c *conn, h *heldLock) (uint64, error) {
+// acquireToken asks for a lock and returns its token, zero if another session has the lock.
+func (s *Store) acquireToken(c *conn, h *heldLock) (uint64, error) {
 	var answer sql.NullInt64
 	id, keys := stmtAcquire, []any{h.key.server}
 	if h.shared {

@@ -1,11 +1,35 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/finding"
 )
+
+// MySQLServer examines which server it is, and whether it can be written to.
+func MySQLServer(ctx context.Context, on Queryer) (driver.Finding, error) {
+	var version string
+	var writable bool
+	err := on.QueryRowContext(ctx, `SELECT VERSION(), `+MySQLWritable).Scan(&version, &writable)
+	if !writable {
+		return finding.Problem("server", "%s is read-only, as a replica is. Connect to the primary server.", version), err
+	}
+	return finding.OK("server", "%s", version), err
+}
+
+// PostgresServer examines which server it is, and whether it can be written to.
+func PostgresServer(ctx context.Context, on Queryer) (driver.Finding, error) {
+	var version string
+	err := on.QueryRowContext(ctx, `SELECT current_setting('server_version')`).Scan(&version)
+	why := CheckPostgres(ctx, on)
+	if errors.Is(why, ErrReadOnly) {
+		return finding.Problem("server", "PostgreSQL %s: %v.", version, why), err
+	}
+	return finding.OK("server", "PostgreSQL %s", version), cmp.Or(err, why)
+}
 
 // Durability is what a store says about a crash of its server, and about a failover.
 type Durability struct {
