@@ -1,8 +1,6 @@
 package sqllock
 
 import (
-	"time"
-
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock/internal/statement"
 )
@@ -15,26 +13,9 @@ const maxCounted = 8
 // as its row is written again and again.
 type crowds map[string]int
 
-// countProcesses counts the processes several times a second until done is closed, except while notifies,
-// which may be nil, returns true. It runs beside the polling, so that no waiter is woken later because of it.
-func (s *Store) countProcesses(done <-chan struct{}, notifies func() bool) {
-	ticker := time.NewTicker(publishAfter)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			if notifies == nil || !notifies() {
-				s.countOnce()
-			}
-		}
-	}
-}
-
-// countOnce counts the processes that wait for each name. If that fails, nobody is counted until the
+// countProcesses counts the processes that wait for each name. If that fails, none is counted until the
 // next time.
-func (s *Store) countOnce() {
+func (s *Store) countProcesses() {
 	s.waiters.Lock()
 	names, _ := s.waiters.AwaitedLocked()
 	s.waiters.Unlock()

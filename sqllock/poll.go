@@ -22,8 +22,7 @@ func (s *Store) poll() {
 	defer source.Stop()
 	done := make(chan struct{})
 	defer close(done)
-	s.work.Go(func() { s.publishWaiters(done) })
-	s.work.Go(func() { s.countProcesses(done, source.Notifies) })
+	s.work.Go(func() { s.followWaiters(done, source.Notifies) })
 	schedule := source.Schedule
 	timer := time.NewTimer(0)
 	defer timer.Stop()

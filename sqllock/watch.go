@@ -109,9 +109,10 @@ const (
 	publishLateness = 2 * time.Second
 )
 
-// publishWaiters writes the rows of waiters until done is closed, and then deletes what is left. It runs
-// beside the polling, which must not wait for a writer.
-func (s *Store) publishWaiters(done <-chan struct{}) {
+// followWaiters counts the processes that wait, except while notifies, which may be nil, returns true, and
+// writes the rows of waiters, until done is closed. Then it deletes what is left. It runs beside the polling,
+// which must not wait for it.
+func (s *Store) followWaiters(done <-chan struct{}, notifies func() bool) {
 	ticker := time.NewTicker(publishAfter)
 	defer ticker.Stop()
 	for open := true; open; {
@@ -119,6 +120,9 @@ func (s *Store) publishWaiters(done <-chan struct{}) {
 		case <-done:
 			open = false
 		case now := <-ticker.C:
+			if notifies == nil || !notifies() {
+				s.countProcesses()
+			}
 			s.publish(now)
 		case <-s.waiters.unpublishNow:
 		}
