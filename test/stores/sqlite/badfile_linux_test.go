@@ -60,23 +60,14 @@ func TestNotADatabase(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	text := []byte(strings.Repeat("Dear diary, today nobody held a lock. ", 100))
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, text, 0o600))
 	wantUnfit(t, tryOpen(t, path), driver.ErrMisconfigured, "not an SQLite database")
+	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing", "locks.db")} {
+		wantUnfit(t, tryOpen(t, path), driver.ErrMisconfigured, "missing, read-only or not accessible")
+	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(text) {
 		t.Errorf("the file that is not a database was changed: %v", err)
 	}
-}
-
-func TestMissingFolder(t *testing.T) {
-	t.Parallel()
-	wantUnfit(t, tryOpen(t, filepath.Join(t.TempDir(), "missing", "locks.db")), driver.ErrMisconfigured, "missing, read-only or not accessible")
-}
-
-func TestFolderInsteadOfFile(t *testing.T) {
-	t.Parallel()
-	wantUnfit(t, tryOpen(t, t.TempDir()), driver.ErrMisconfigured, "missing, read-only or not accessible")
 }
 
 // TestReadOnlyFileSystem: the error says so, whether the file exists or not.
@@ -93,9 +84,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		}
 		return err
 	}
-	if err := openURL(path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, openURL(path))
 	remount(t, folder, syscall.MS_RDONLY)
 	wantUnfit(t, openURL(path), driver.ErrMisconfigured, "the file system is read-only")
 	wantUnfit(t, openURL(filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "the file system is read-only")
@@ -145,9 +134,7 @@ func TestFullDisk(t *testing.T) {
 	kept := mustAcquire(t, store, request("kept"))
 
 	filler, err := os.Create(filepath.Join(folder, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer filler.Close()
 	full := refill(t, filler)
 	for range 3 {
@@ -156,9 +143,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	wantUnfit(t, tryOpen(t, filepath.Join(folder, "new.db")), driver.ErrMisconfigured, "the disk is full")
 	for size := 0; size <= 64<<10; size += 4 << 10 { // enough for one of the files that SQLite writes and not for the next
-		if err := filler.Truncate(max(0, full-int64(size))); err != nil {
-			t.Fatal(err)
-		}
+		check(t, filler.Truncate(max(0, full-int64(size))))
 		path := filepath.Join(folder, "new.db")
 		if err := tryOpen(t, path); err != nil {
 			wantUnfit(t, err, driver.ErrMisconfigured, "the disk is full")
@@ -169,15 +154,11 @@ func TestFullDisk(t *testing.T) {
 		refill(t, filler)
 	}
 
-	if err := os.Truncate(filler.Name(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Truncate(filler.Name(), 0))
 	if grant := mustAcquire(t, store, request("one too many")); grant.Token != 1 {
 		t.Errorf("failed attempts left a trace: token %d, want 1", grant.Token)
 	}
-	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
-		t.Errorf("a lock from before the disk was full is lost: %v", errs)
-	}
+	mustRenew(t, store, kept)
 }
 
 // refill writes to a file until the disk is full, and returns the size of the file.
@@ -191,24 +172,20 @@ func refill(t *testing.T, filler *os.File) int64 {
 		t.Fatalf("filling the disk: %v", err)
 	}
 	info, err := filler.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return info.Size()
 }
 
 // finding returns what Diagnose says about one check.
-func finding(t *testing.T, store *sqllock.Store, check string) driver.Finding {
+func finding(t *testing.T, store *sqllock.Store, name string) driver.Finding {
 	t.Helper()
 	findings, err := store.Diagnose(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, f := range findings {
-		if f.Check == check {
+		if f.Check == name {
 			return f
 		}
 	}
-	t.Fatalf("Diagnose does not check %s: %+v", check, findings)
+	t.Fatalf("Diagnose does not check %s: %+v", name, findings)
 	return driver.Finding{}
 }

@@ -38,9 +38,7 @@ func TestCancelStorm(t *testing.T) {
 						t.Errorf("%q was granted while it was held", req.Name)
 						return
 					}
-					if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-						t.Errorf("renew: %v", errs)
-					}
+					mustRenew(t, store, grant)
 					holders[n].Unlock()
 				case errors.Is(err, driver.ErrHeld), errors.Is(err, context.DeadlineExceeded):
 				default:
@@ -59,24 +57,4 @@ func TestCancelStorm(t *testing.T) {
 			t.Errorf("left behind: %+v, %v", info, err)
 		}
 	}
-}
-
-// BenchmarkMany is 64 goroutines with a lock each.
-func BenchmarkMany(b *testing.B) {
-	store := openStore(b, tempFile(b))
-	const goroutines = 64
-	turns := make(chan struct{}, goroutines)
-	var work sync.WaitGroup
-	for i := range goroutines {
-		work.Go(func() {
-			for range turns {
-				mustRelease(b, store, mustAcquire(b, store, request(fmt.Sprintf("name/%d", i))))
-			}
-		})
-	}
-	for b.Loop() {
-		turns <- struct{}{}
-	}
-	close(turns)
-	work.Wait()
 }

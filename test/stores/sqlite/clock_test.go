@@ -13,28 +13,14 @@ import (
 // by moving every time in it back.
 func step(t *testing.T, db *sql.DB, by time.Duration) {
 	t.Helper()
-	if _, err := db.Exec(`UPDATE dlock_locks SET since = since - ?1, expires = expires - ?1`, by.Milliseconds()); err != nil {
-		t.Fatal(err)
-	}
+	run(t, db, `UPDATE dlock_locks SET since = since - ?1, expires = expires - ?1`, by.Milliseconds())
 }
 
 func clockClients(t *testing.T) (db *sql.DB, holder, rival *dlock.Client) {
 	path := tempFile(t)
-	var clients []*dlock.Client
-	for range 2 {
-		store, err := openFile(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := dlock.New(store, nil)
-		t.Cleanup(func() {
-			if err := errors.Join(c.Close(), store.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-		clients = append(clients, c)
-	}
-	return openDB(t, path), clients[0], clients[1]
+	_, holder = openOwn(t, path, nil)
+	_, rival = openOwn(t, path, nil)
+	return openDB(t, path), holder, rival
 }
 
 // A wall clock that is set forward ends a lock early. The token tells the two
@@ -43,9 +29,7 @@ func TestClockStepsForward(t *testing.T) {
 	t.Parallel()
 	db, holder, rival := clockClients(t)
 	lease, err := holder.Lock(t.Context(), "x", dlock.WithTTL(12*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	step(t, db, time.Hour)
 	next, err := rival.TryLock(t.Context(), "x")
 	if err != nil {
@@ -73,9 +57,7 @@ func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	db, holder, rival := clockClients(t)
 	lease, err := holder.Lock(t.Context(), "x", dlock.WithFixedTTL(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	step(t, db, -time.Hour)
 	<-lease.Context().Done() // here the time is elapsed time
 	_, err = rival.TryLock(t.Context(), "x")
@@ -83,9 +65,7 @@ func TestClockStepsBack(t *testing.T) {
 	if !ok || held.Remaining < 50*time.Minute {
 		t.Fatalf("after a step back: %v", err)
 	}
-	if err := rival.Break(t.Context(), "x", held.Token); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rival.Break(t.Context(), "x", held.Token))
 	next, err := rival.TryLock(t.Context(), "x")
 	if err != nil {
 		t.Fatalf("after Break: %v", err)

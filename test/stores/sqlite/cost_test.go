@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -105,24 +107,23 @@ func (s countingStmt) QueryContext(ctx context.Context, args []sqldriver.NamedVa
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestIdleWaiting: a process that waits for 1,000 names makes a few statements
-// a second in total while nothing happens, uses no CPU worth the name, and
-// still notices each release at once.
+// TestIdleWaiting: a process that waits for 1,000 names needs a few connections. While nothing
+// happens it makes a few statements a second in total, uses no CPU worth the name, and still
+// notices each release at once.
 func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 	path := tempFile(t)
 	holder := openStore(t, path)
 	way := &counting{dsn: sqllock.SQLiteDSN(path)}
 	db := sql.OpenDB(way)
 	t.Cleanup(func() { _ = db.Close() })
+	const names = 1000
+	db.SetMaxIdleConns(names) // so that it has as many as it needed at most
 	store := newStore(t, db)
 
-	const names = 1000
 	type waiter struct {
 		release func()
 		woken   <-chan struct{}
@@ -134,8 +135,17 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 	}
 	// All at once: the rows of waiters are written again after ten seconds.
 	grants, err := holder.AcquireAll(t.Context(), reqs)
-	if err != nil {
-		t.Fatal(err)
+	check(t, err)
+	for range 2 { // a name that was refused is only read
+		var attempts sync.WaitGroup
+		for _, req := range reqs {
+			attempts.Go(func() {
+				if _, err := store.Acquire(t.Context(), request(req.Name)); !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Acquire of %q, which is held: %v", req.Name, err)
+				}
+			})
+		}
+		attempts.Wait()
 	}
 	waiters := make([]waiter, names)
 	for i, grant := range grants {
@@ -151,6 +161,9 @@ func TestIdleWaiting(t *testing.T) { // not parallel: it measures the process
 	quiet := time.NewTimer(time.Second) // the polls that follow a change
 	<-quiet.C
 
+	if n := db.Stats().OpenConnections; n > 12 {
+		t.Errorf("%d connections for %d waiters", n, names)
+	}
 	const window = 4 * time.Second
 	before, used := way.statements.Load(), cpuTime(t)
 	quiet.Reset(window)

@@ -17,112 +17,6 @@ import (
 	"github.com/dlock-go/dlock/test/harness/await"
 )
 
-// TestFairCrowdDoesNotStarveRenewals: while a crowd of fair waiters keeps its places, which it
-// writes, the locks of the same process are renewed before they expire.
-func TestFairCrowdDoesNotStarveRenewals(t *testing.T) {
-	const ttl, waiterTTL = 9 * time.Second, 3 * time.Second
-	waiters := int64(3000)
-	if raceEnabled {
-		waiters = 200
-	}
-	path := tempFile(t)
-	store, err := openFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := dlock.New(store, &dlock.Options{RequestTimeout: await.Limit}) // for thousands of first attempts
-	t.Cleanup(func() {
-		if err := errors.Join(c.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	var leases []*dlock.Lease
-	for _, name := range []string{"wanted", "unrelated"} {
-		lease, err := c.Lock(t.Context(), name, dlock.WithTTL(ttl), dlock.WithFair())
-		if err != nil {
-			t.Fatal(err)
-		}
-		leases = append(leases, lease)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var wg sync.WaitGroup
-	for range waiters {
-		wg.Go(func() {
-			if _, err := c.Lock(ctx, "wanted", dlock.WithTTL(waiterTTL), dlock.WithFair()); !errors.Is(err, context.Canceled) {
-				t.Errorf("a waiter: %v", err)
-			}
-		})
-	}
-	db := openDB(t, path)
-	await.Until(t, "most of the crowd has a place", func() bool {
-		return number(t, db, `SELECT count(*) FROM dlock_queue WHERE fair = 1`) > waiters/2
-	})
-	expiry := func() int64 {
-		return number(t, db, `SELECT coalesce(min(expires), 0) FROM dlock_locks WHERE owner IS NOT NULL`)
-	}
-	for range 2 {
-		before := expiry()
-		await.Until(t, "both locks are renewed", func() bool { return expiry() > before })
-	}
-	cancel()
-	wg.Wait()
-	for _, lease := range leases {
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Errorf("the lock %q was not kept: %v", lease.Name(), err)
-		}
-	}
-}
-
-// Thousands of waiters for as many names need no more than a few connections.
-func TestWaitersNeedFewConnections(t *testing.T) {
-	path := tempFile(t)
-	holder, err := openFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiting, err := openFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, w := dlock.New(holder, nil), dlock.New(waiting, nil)
-	t.Cleanup(func() {
-		if err := errors.Join(h.Close(), w.Close(), holder.Close(), waiting.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	names := make([]string, 500)
-	for i := range names {
-		names[i] = string(rune('a'+i%26)) + "/" + time.Duration(i).String()
-	}
-	leases, err := h.LockAll(t.Context(), names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, name := range names {
-		wg.Go(func() {
-			if _, err := w.Lock(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Lock(%q): %v", name, err)
-			}
-		})
-	}
-	most := 0
-	for ctx.Err() == nil {
-		most = max(most, waiting.(fileStore).db.Stats().OpenConnections)
-		<-time.After(time.Millisecond)
-	}
-	wg.Wait()
-	if most > 12 {
-		t.Errorf("%d connections for %d waiters", most, len(names))
-	}
-	if err := leases.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 const (
 	crowdTTL       = 3 * time.Second
 	crowdProcesses = 4
@@ -169,15 +63,9 @@ func TestCrowdsOfFairWaiters(t *testing.T) {
 	path := tempFile(t)
 	db := openDB(t, path)
 	c := dlock.New(newStore(t, db), nil)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAfter(t, c)
 	lease, err := c.Lock(t.Context(), "x", dlock.WithFair())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	processes := make([]process, crowdProcesses)
 	for i := range processes {
 		processes[i] = startProcess(t, "crowd", path)
@@ -202,9 +90,7 @@ func TestCrowdsOfFairWaiters(t *testing.T) {
 	for _, p := range processes {
 		p.tell("end")
 	}
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, lease.Unlock(t.Context()))
 	for _, p := range processes {
 		if text, err := p.Receive(3 * time.Minute); text != "served" { // each of the waiters waits for the disk
 			t.Errorf("a process said %q: %v", text, err)

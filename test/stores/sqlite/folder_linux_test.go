@@ -35,21 +35,15 @@ func TestDiagnoseFolder(t *testing.T) {
 		above := filepath.Join(t.TempDir(), "above")
 		folder := filepath.Join(above, "folder")
 		file := filepath.Join(folder, "locks.db")
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(folder, 0o755))
 		store := openStore(t, file)
 		for path, owner := range map[string]int{above: c.ownerAbove, folder: c.ownsFolder, file: c.ownsFile} {
 			if owner > 0 {
-				if err := os.Chown(path, owner, -1); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.Chown(path, owner, -1))
 			}
 		}
 		for path, mode := range map[string]os.FileMode{above: c.above, folder: c.folder} {
-			if err := os.Chmod(path, mode); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(path, mode))
 		}
 		if f := finding(t, store, "file"); f.Level != c.level || !strings.Contains(f.Message, c.says) {
 			t.Errorf("%s: %+v; want %s and %q", name, f, c.level, c.says)

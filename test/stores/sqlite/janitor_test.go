@@ -23,14 +23,8 @@ func number(t testing.TB, db *sql.DB, query string) (n int64) {
 // age makes everything two hours older, so that the janitor of the next store runs.
 func age(t testing.TB, db *sql.DB) {
 	t.Helper()
-	for _, text := range []string{
-		`UPDATE dlock_locks SET since = since - 7200000, expires = expires - 7200000 WHERE owner IS NULL OR expires <= unixepoch('subsec') * 1000`,
-		`UPDATE dlock_meta SET value = 0 WHERE key = 'swept'`,
-	} {
-		if _, err := db.Exec(text); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
+	run(t, db, `UPDATE dlock_locks SET since = since - 7200000, expires = expires - 7200000 WHERE owner IS NULL OR expires <= unixepoch('subsec') * 1000`)
+	run(t, db, `UPDATE dlock_meta SET value = 0 WHERE key = 'swept'`)
 }
 
 // ageAfterJanitor is age after the janitor of the first store: one that comes later would claim the run of the next.
@@ -53,18 +47,14 @@ func TestJanitor(t *testing.T) {
 		reqs = append(reqs, request(fmt.Sprintf("name/%d", i)))
 	}
 	grants, err := store.AcquireAll(t.Context(), reqs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, grant := range grants[:names-3] {
 		mustRelease(t, store, grant)
 	}
 	for range 9 {
 		mustRelease(t, store, mustAcquire(t, store, request("name/7")))
 	}
-	if errs := store.Renew(t.Context(), grants[names-3:]); errs != nil {
-		t.Fatal(errs)
-	}
+	mustRenew(t, store, grants[names-3:]...)
 	ageAfterJanitor(t, db)
 	young := mustAcquire(t, store, request("young"))
 	mustRelease(t, store, young)
@@ -85,9 +75,7 @@ func TestJanitor(t *testing.T) {
 			t.Errorf("%q came back with token %d, want %d", name, grant.Token, highest+1)
 		}
 	}
-	if errs := other.Renew(t.Context(), grants[names-3:]); errs != nil {
-		t.Errorf("what is held was deleted: %v", errs)
-	}
+	mustRenew(t, other, grants[names-3:]...)
 }
 
 // TestJanitorDeletesAllPlaces: a run of the janitor deletes all places that have expired, however many.
@@ -99,9 +87,7 @@ func TestJanitorDeletesAllPlaces(t *testing.T) {
 	ageAfterJanitor(t, db)
 	const insert = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)
 INSERT INTO dlock_queue (name, owner, mode, fair, expires) SELECT 'name/' || i, 'owner', 'exclusive', 1, 1000 FROM n`
-	if _, err := db.Exec(insert); err != nil {
-		t.Fatal(err)
-	}
+	run(t, db, insert)
 	openStore(t, path)
 	await.Until(t, "no expired place is left", func() bool { return number(t, db, `SELECT count(*) FROM dlock_queue`) == 0 })
 }
@@ -122,9 +108,7 @@ func TestJanitorSparesWhatIsTaken(t *testing.T) {
 	const retake = `CREATE TRIGGER retake AFTER UPDATE ON dlock_meta WHEN NEW.key = 'floor' BEGIN
 	UPDATE dlock_locks SET owner = 'somebody', token = token + 1, expires = unixepoch() * 1000 + 60000 WHERE name = 'taken';
 END`
-	if _, err := db.Exec(retake); err != nil {
-		t.Fatal(err)
-	}
+	run(t, db, retake)
 	ageAfterJanitor(t, db)
 	other := openStore(t, path)
 	await.Until(t, "the janitor has deleted the unused row", func() bool {
@@ -153,15 +137,11 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 		before := number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`)
 		age(t, db)
 		janitor, err := openFile(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		await.Until(t, "no old row is left", func() bool {
 			return number(t, db, `SELECT count(*) FROM dlock_locks WHERE expires <= (unixepoch('subsec') - 3600) * 1000`) == 0
 		})
-		if err := janitor.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, janitor.Close())
 		if number(t, db, `SELECT value FROM dlock_meta WHERE key = 'floor'`) > before {
 			cleaned++
 		}

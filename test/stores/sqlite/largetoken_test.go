@@ -23,9 +23,7 @@ func TestTokenThatCannotRise(t *testing.T) {
 			path := tempFile(t)
 			store := openStore(t, path)
 			mustRelease(t, store, mustAcquire(t, store, request("x")))
-			if _, err := openDB(t, path).Exec(fmt.Sprintf(c.change, math.MaxInt64)); err != nil {
-				t.Fatal(err)
-			}
+			run(t, openDB(t, path), fmt.Sprintf(c.change, math.MaxInt64))
 			fair, reader := request("x"), request("x")
 			fair.Fair = true
 			reader.Mode = driver.Mode{Shared: true}

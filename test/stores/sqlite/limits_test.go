@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/await"
@@ -22,91 +22,48 @@ func TestOneConnection(t *testing.T) {
 	t.Parallel()
 	db := open(t, sqllock.SQLiteDSN(tempFile(t)))
 	db.SetMaxOpenConns(1)
-	store := newStore(t, db)
+	client := dlock.New(newStore(t, db), nil)
+	closeAfter(t, client)
+	modes := [][]dlock.Option{nil, {dlock.WithFair()}, {dlock.WithShared()}}
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var work sync.WaitGroup
 	for i := range 8 {
 		work.Go(func() {
-			for turn := range 10 {
-				req := request(fmt.Sprintf("name/%d", i))
-				req.Fair, req.Queue = turn%2 == 0, true
-				stop, err := store.Watch(ctx, req, func() {})
-				if err != nil {
-					t.Errorf("watch: %v", err)
-					return
-				}
-				grants, err := store.AcquireAll(ctx, []driver.Request{req})
-				if err != nil {
-					t.Errorf("acquire: %v", err)
-					return
-				}
-				for info, err := range store.List(ctx, "") {
-					if err != nil {
-						t.Errorf("list: %v", err)
-					} else if info.Name == req.Name && store.Renew(ctx, grants) != nil {
-						t.Error("renew while listing failed")
+			for turn := range 9 {
+				err := client.Do(ctx, fmt.Sprintf("name/%d", i%4), func(ctx context.Context) error {
+					for info, err := range client.Locks(ctx, "") {
+						if err != nil {
+							return err
+						}
+						if _, _, err := client.Find(ctx, info.Name); err != nil { // while listing
+							return err
+						}
 					}
+					return nil
+				}, modes[turn%len(modes)]...)
+				if err != nil {
+					t.Error(err)
 				}
-				if err := store.Release(ctx, grants[0]); err != nil {
-					t.Errorf("release: %v", err)
-				}
-				stop()
 			}
 		})
 	}
 	work.Wait()
-	if _, err := store.Diagnose(ctx); err != nil {
-		t.Errorf("diagnose: %v", err)
-	}
+	_, err := client.Diagnose(ctx)
+	check(t, err)
 }
 
-func TestNamesAndPrefixes(t *testing.T) {
+// TestManyLocks: of more locks than one statement renews or lists, none is forgotten.
+func TestManyLocks(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, tempFile(t))
-	names := []string{
-		"a", "A", "a ", " a", "a/b", "a/b/c", "a%", "a_", "ab", "a*", "a?", "a[b]", `a\`, `it's`, `"quoted"`, "a;--",
-		"ä", "Ä", "a\u0308", "ß", "ss", "名前", "🔒", "🔒🔒", "\u200b", "null", "0", "1e3", "0x10",
-		strings.Repeat("x", driver.MaxNameBytes), strings.Repeat("x", driver.MaxNameBytes-1),
-	}
-	for _, name := range names {
-		mustAcquire(t, store, request(name)) // and would be refused if two were the same
-	}
-	for _, prefix := range append([]string{"", "名", "\xe5", "nothing", "a%b", "x"}, names...) {
-		var want, got []string
-		for _, name := range names {
-			if strings.HasPrefix(name, prefix) {
-				want = append(want, name)
-			}
-		}
-		for info, err := range store.List(t.Context(), prefix) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, info.Name)
-			if info.Holder.Note != info.Name {
-				t.Errorf("%q has the holder of %q", info.Name, info.Holder.Note)
-			}
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if !slices.Equal(want, got) {
-			t.Errorf("prefix %q lists %q, want %q", prefix, got, want)
-		}
-	}
-}
-
-func TestListInPages(t *testing.T) {
-	t.Parallel()
-	store := openStore(t, tempFile(t))
-	const names = 600
+	const names, lost = 1100, 1050
 	var reqs []driver.Request
 	for i := range names {
 		reqs = append(reqs, request(fmt.Sprintf("p/%d", i)))
 	}
-	if _, err := store.AcquireAll(t.Context(), append(reqs, request("q"))); err != nil {
-		t.Fatal(err)
-	}
+	grants, err := store.AcquireAll(t.Context(), append(reqs, request("q")))
+	check(t, err)
 	seen := make(map[string]bool)
 	for info, err := range store.List(t.Context(), "p/") {
 		if err != nil || seen[info.Name] {
@@ -117,25 +74,10 @@ func TestListInPages(t *testing.T) {
 	if len(seen) != names {
 		t.Errorf("%d locks are listed, want %d", len(seen), names)
 	}
-}
-
-// TestRenewManyLocks: of more locks than one statement renews, Renew says which one is lost.
-func TestRenewManyLocks(t *testing.T) {
-	t.Parallel()
-	store := openStore(t, tempFile(t))
-	const names, lost = 1100, 1050
-	var reqs []driver.Request
-	for i := range names {
-		reqs = append(reqs, request(fmt.Sprintf("n/%d", i)))
-	}
-	grants, err := store.AcquireAll(t.Context(), reqs)
-	if err != nil {
-		t.Fatal(err)
-	}
 	mustRelease(t, store, grants[lost])
 	errs := store.Renew(t.Context(), grants)
-	if len(errs) != names {
-		t.Fatalf("%d errors for %d grants, one of which was released", len(errs), names)
+	if len(errs) != len(grants) {
+		t.Fatalf("%d errors for %d grants, one of which was released", len(errs), len(grants))
 	}
 	for i, err := range errs {
 		if (i == lost) != errors.Is(err, driver.ErrNotHeld) || i != lost && err != nil {
@@ -173,18 +115,14 @@ func TestOptions(t *testing.T) {
 		t.Error("a store without a dialect is accepted")
 	}
 	texts, err := sqllock.Schema(sqllock.SQLite, "By_Hand_2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, text := range texts {
 		if _, err := db.Exec(text); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 	}
 	byHand, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.SQLite, TablePrefix: "By_Hand_2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer byHand.Close()
 	mustAcquire(t, byHand, request("x"))
 	mustAcquire(t, newStore(t, db), request("x")) // another prefix is another world
@@ -216,9 +154,7 @@ func TestCancelledWhileBusy(t *testing.T) {
 		{"renew", func(ctx context.Context) error { return store.Renew(ctx, []driver.Grant{{Name: "x"}})[0] }},
 	} {
 		blocker, err := db.Begin() // immediate
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, cause)
 		start := time.Now()
@@ -228,9 +164,7 @@ func TestCancelledWhileBusy(t *testing.T) {
 		if !errors.Is(err, cause) || took > 5*time.Second { // the store goes on for ten
 			t.Errorf("%s on a locked database, cancelled after 50 ms: %v after %v", test.name, err, took)
 		}
-		if err := blocker.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, blocker.Rollback())
 		ended := make(chan error, 1)
 		go func() {
 			_, err := db.Exec(`UPDATE dlock_meta SET value = value`) // waits for open transactions
@@ -305,15 +239,11 @@ func TestLocksAreTestedWhilePoolIsInUse(t *testing.T) {
 	db.SetMaxOpenConns(2)
 	store := newStore(t, db)
 	used, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if f := finding(t, store, "locking"); !strings.Contains(f.Message, "Not tested") {
 		t.Errorf("with a pool that is in use: %+v", f)
 	}
-	if _, err := used.ExecContext(t.Context(), `PRAGMA busy_timeout = 0`); err != nil {
-		t.Fatal(err)
-	}
+	run(t, used, `PRAGMA busy_timeout = 0`)
 	if _, err := used.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
 		t.Errorf("after the test: %v", err)
 	}
@@ -350,34 +280,8 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("a store that promises less: %+v", f)
 		}
 	}
-	if _, err := openDB(t, path).Exec(`DROP TABLE dlock_queue`); err != nil {
-		t.Fatal(err)
-	}
+	run(t, openDB(t, path), `DROP TABLE dlock_queue`)
 	if f := finding(t, store, "tables"); f.Level != driver.LevelProblem {
 		t.Errorf("a store without its tables: %+v", f)
 	}
-}
-
-func TestClosed(t *testing.T) {
-	t.Parallel()
-	db := open(t, sqllock.SQLiteDSN(tempFile(t)))
-	store := newStore(t, db)
-	ctx := t.Context()
-	for range 2 {
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, acquireErr := store.Acquire(ctx, request("x"))
-	_, watchErr := store.Watch(ctx, request("x"), func() {})
-	for _, err := range []error{acquireErr, watchErr, store.Release(ctx, driver.Grant{Name: "x"}), store.Renew(ctx, make([]driver.Grant, 1))[0]} {
-		if !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("a call after Close: %v, want ErrClosed", err)
-		}
-	}
-	if err := db.PingContext(ctx); err != nil {
-		t.Errorf("Close of the store closed the database: %v", err)
-	}
-	var stats sql.DBStats
-	await.Until(t, "nothing is in use", func() bool { stats = db.Stats(); return stats.InUse == 0 })
 }

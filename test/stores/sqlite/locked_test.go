@@ -16,9 +16,7 @@ import (
 func lockFile(t *testing.T, path string) {
 	t.Helper()
 	tx, err := openDB(t, path).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() }) // unless the end of the context has
 }
 

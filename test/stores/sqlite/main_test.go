@@ -9,11 +9,10 @@ import (
 
 // roles are what other processes do, with the arguments they were given.
 var roles = map[string]func(args []string) error{
-	"agent":   agent,
-	"contend": contend,
-	"busy":    busy,
-	"crowd":   crowd,
-	"once":    readOnlyOnce,
+	"agent": agent,
+	"busy":  busy,
+	"crowd": crowd,
+	"once":  readOnlyOnce,
 }
 
 func TestMain(m *testing.M) {

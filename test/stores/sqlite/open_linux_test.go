@@ -22,19 +22,10 @@ func TestOpeningWritesNothingWhereTablesAre(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	other, err := openDB(t, path).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer other.Close()
-	run := func(statements ...string) {
-		t.Helper()
-		for _, statement := range statements {
-			if _, err := other.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	run(`BEGIN IMMEDIATE`)
+	begin := func() { run(t, other, `BEGIN IMMEDIATE`) }
+	begin()
 	opened := make(chan error, 1)
 	go func() {
 		store, err := openFile(context.Background(), path)
@@ -49,11 +40,11 @@ func TestOpeningWritesNothingWhereTablesAre(t *testing.T) {
 	case <-time.After(300 * time.Millisecond): // it waits to create them
 	}
 	schema, err := sqllock.Schema(sqllock.SQLite, "")
-	if err != nil {
-		t.Fatal(err)
+	check(t, err)
+	for _, text := range append(schema, `COMMIT`) {
+		run(t, other, text)
 	}
-	run(schema...)
-	run(`COMMIT`, `BEGIN IMMEDIATE`)
+	begin()
 	if err := await.Event(t, opened, "the opened store"); err != nil {
 		t.Error(err)
 	}
@@ -103,9 +94,7 @@ func TestFileInTheWayIsNamed(t *testing.T) {
 	t.Parallel()
 	path := tempFile(t)
 	for folder := filepath.Dir(path); folder != os.TempDir(); folder = filepath.Dir(folder) {
-		if err := os.Chmod(folder, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(folder, 0o777))
 	}
 	p := startProcess(t, "once", path)
 	for _, what := range []string{"Acquire", "Diagnose"} {

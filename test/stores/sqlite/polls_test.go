@@ -16,16 +16,12 @@ func TestProcessesShareThePolls(t *testing.T) {
 	store, db := openStore(t, path), openDB(t, path)
 	write := func(text string) {
 		t.Helper()
-		if _, err := db.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
+		run(t, db, text)
 	}
 	write(`CREATE TABLE other (n INTEGER)`)
 	var polls atomic.Int64
 	stop, err := store.Watch(t.Context(), request("x"), func() { polls.Add(1) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer stop()
 	pollsIn := func(window time.Duration) int64 {
 		before := polls.Load()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -116,9 +115,7 @@ func handOver(t testing.TB, store *sqllock.Store, other process) time.Duration {
 		if errors.Is(err, driver.ErrHeld) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		end := time.Now().UnixNano()
 		mustRelease(t, store, grant)
 		return time.Duration(end - other.hearNumber())
@@ -131,60 +128,6 @@ func TestHandOver(t *testing.T) {
 	path := tempFile(t)
 	store, other := openStore(t, path), startProcess(t, "agent", path)
 	mostAreNotified(t, 21, func() time.Duration { return handOver(t, store, other) })
-}
-
-const contendersPerProcess = 8
-
-// contend tries to get one name from several goroutines at the moment it is
-// asked, in a database that may not exist yet, and says how many got it.
-func contend(args []string) error {
-	fmt.Println("ready")
-	bufio.NewScanner(os.Stdin).Scan()
-	var work sync.WaitGroup
-	outcomes := make(chan error, contendersPerProcess)
-	for range contendersPerProcess {
-		work.Go(func() {
-			store, err := openFile(context.Background(), args[0])
-			if err == nil {
-				defer store.Close()
-				_, err = store.Acquire(context.Background(), request("first"))
-			}
-			outcomes <- err
-		})
-	}
-	work.Wait()
-	close(outcomes)
-	granted := 0
-	for err := range outcomes {
-		switch {
-		case err == nil:
-			granted++
-		case !errors.Is(err, driver.ErrHeld):
-			return err
-		}
-	}
-	fmt.Println(granted)
-	return nil
-}
-
-func TestFirstContenders(t *testing.T) {
-	t.Parallel()
-	path := tempFile(t)
-	processes := make([]process, 32/contendersPerProcess)
-	for i := range processes {
-		processes[i] = startProcess(t, "contend", path)
-		processes[i].hear()
-	}
-	for _, p := range processes {
-		p.tell("go")
-	}
-	granted := int64(0)
-	for _, p := range processes {
-		granted += p.hearNumber()
-	}
-	if granted != 1 {
-		t.Errorf("%d of 32 contenders got a lock that nobody had before, want 1", granted)
-	}
 }
 
 // busy acquires and releases for ever and says the tokens.
@@ -271,9 +214,7 @@ func watch(t testing.TB, store driver.Watcher, req driver.Request) (woken <-chan
 		default:
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return events, stop
 }
 

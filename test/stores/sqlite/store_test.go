@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,10 +12,47 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
-	"github.com/dlock-go/dlock/test/harness/await"
 )
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a statement of the test's own.
+func run(t testing.TB, on interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, text string, args ...any) {
+	t.Helper()
+	if _, err := on.ExecContext(context.Background(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func closeAfter(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// openOwn opens a store with a database of its own, and a client of it.
+func openOwn(t testing.TB, path string, opts *dlock.Options) (fileStore, *dlock.Client) {
+	t.Helper()
+	store, err := openFile(t.Context(), path)
+	check(t, err)
+	closeAfter(t, store)
+	client := dlock.New(store, opts)
+	closeAfter(t, client)
+	return store.(fileStore), client
+}
 
 // openDB opens the database for statements of the test's own: it waits for
 // locks, which a store does itself.
@@ -26,25 +64,17 @@ func openDB(t testing.TB, path string) *sql.DB {
 func open(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Errorf("close the database: %v", err)
-		}
-	})
+	check(t, err)
+	closeAfter(t, db)
 	return db
 }
 
 func newStore(t testing.TB, db *sql.DB) *sqllock.Store {
 	t.Helper()
 	store, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
+		if err := errors.Join(store.Close(), db.Ping()); err != nil { // which is not the store's
 			t.Errorf("close the store: %v", err)
 		}
 	})
@@ -79,88 +109,10 @@ func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
 	}
 }
 
-func TestLifecycle(t *testing.T) {
-	t.Parallel()
-	path := tempFile(t)
-	a, b := openStore(t, path), openStore(t, path)
-	ctx := t.Context()
-
-	req := request("orders/42")
-	grant := mustAcquire(t, a, req)
-	if grant.Token != 1 {
-		t.Errorf("the first token is %d, want 1", grant.Token)
-	}
-	if again := mustAcquire(t, b, req); again.Token != grant.Token {
-		t.Errorf("the same owner got token %d, had %d", again.Token, grant.Token)
-	}
-
-	_, err := b.Acquire(ctx, request("orders/42"))
-	var held *driver.HeldError
-	if !errors.As(err, &held) {
-		t.Fatalf("a second owner: %v, want a HeldError", err)
-	}
-	if held.Token != grant.Token || held.Holder != req.Holder || held.Remaining <= 10*time.Second || held.Remaining > 31*time.Second {
-		t.Errorf("HeldError does not describe the holder: %+v", held)
-	}
-
-	stranger := grant
-	stranger.Owner = driver.NewOwner()
-	errs := b.Renew(ctx, []driver.Grant{grant, stranger})
-	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], driver.ErrNotHeld) {
-		t.Errorf("renewing ours and a stranger's: %v, want nil and ErrNotHeld", errs)
-	}
-	if errs := b.Renew(ctx, []driver.Grant{grant}); errs != nil {
-		t.Errorf("renew: %v", errs)
-	}
-	if err := b.Release(ctx, stranger); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("release by a stranger: %v, want ErrNotHeld", err)
-	}
-	mustRelease(t, b, grant)
-	if err := a.Release(ctx, grant); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("second release: %v, want ErrNotHeld", err)
-	}
-	next, step := mustAcquire(t, a, request("orders/42")), a.Traits().TokenStep
-	if next.Token != grant.Token+step {
-		t.Errorf("the next token is %d, want %d", next.Token, grant.Token+step)
-	}
-	if err := b.Break(ctx, "orders/42", grant.Token); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("break with an old token: %v, want ErrNotHeld", err)
-	}
-	if err := b.Break(ctx, "orders/42", next.Token); err != nil {
-		t.Errorf("break: %v", err)
-	}
-	if third := mustAcquire(t, b, request("orders/42")); third.Token != next.Token+step {
-		t.Errorf("the token after a break is %d, want %d", third.Token, next.Token+step)
-	}
-}
-
-func TestWatchWakes(t *testing.T) {
-	t.Parallel()
-	path := tempFile(t)
-	a, b := openStore(t, path), openStore(t, path)
-	for _, test := range []struct {
-		name string
-		free func(driver.Grant) error
-		ttl  time.Duration
-	}{
-		{"release by the same store", func(g driver.Grant) error { return b.Release(context.Background(), g) }, time.Minute},
-		{"release by another store", func(g driver.Grant) error { return a.Release(context.Background(), g) }, time.Minute},
-		{"break by another store", func(g driver.Grant) error { return a.Break(context.Background(), g.Name, g.Token) }, time.Minute},
-		{"expiry", func(driver.Grant) error { return nil }, 150 * time.Millisecond},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			req := request(t.Name())
-			req.TTL = test.ttl
-			grant := mustAcquire(t, a, req)
-			waiter := request(t.Name())
-			woken, stop := watch(t, b, waiter)
-			defer stop()
-			if err := test.free(grant); err != nil {
-				t.Fatal(err)
-			}
-			await.Event(t, woken, "wake-up")
-			mustAcquire(t, b, waiter)
-		})
+// mustRenew renews locks that must be held.
+func mustRenew(t testing.TB, store driver.Store, grants ...driver.Grant) {
+	t.Helper()
+	if errs := store.Renew(context.Background(), grants); errs != nil {
+		t.Errorf("Renew: %v", errors.Join(errs...))
 	}
 }

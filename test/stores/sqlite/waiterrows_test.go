@@ -14,9 +14,7 @@ import (
 func waiters(t testing.TB, store *sqllock.Store) int {
 	t.Helper()
 	for info, err := range store.List(t.Context(), "x") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return info.Waiters
 	}
 	t.Fatal("the lock is not listed")
@@ -53,9 +51,7 @@ func TestWaitersAreListed(t *testing.T) {
 
 	watch(t, b, request("x"))
 	await.Until(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Close())
 	if n := waiters(t, a); n != 0 {
 		t.Errorf("a closed store is seen waiting: %d waiters", n)
 	}
@@ -72,9 +68,7 @@ func TestWaiterWithAPlaceIsListedOnce(t *testing.T) {
 	req.Queue = true
 	watch(t, b, req)
 	await.Until(t, "one waiter is seen", func() bool { return waiters(t, a) == 1 })
-	if err := a.Downgrade(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.Downgrade(t.Context(), held))
 	if _, err := b.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire of a lock that is shared: %v; want ErrHeld", err)
 	}
