@@ -41,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	place := req.Owner.Hex()
 	young := req.Queue && s.places.Attempt(place) == places.Young
 	inTx := req.Mode != (driver.Mode{}) || req.Fair && s.dialect.prefersTx
-	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: func(ctx context.Context, run statement.Runner) (err error) {
+	take := func(ctx context.Context, run statement.Runner) (err error) {
 		refusal = nil
 		token, err = s.acquireOn(ctx, run, &req)
 		if isRefusal(err) {
@@ -51,7 +51,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 			}
 		}
 		return err
-	}})
+	}
+	err := s.runJob(ctx, "acquire", &batch.Job{Name: req.Name, Owner: req.Owner, InTx: inTx, Run: take})
 	switch {
 	case err != nil:
 		if req.Queue {

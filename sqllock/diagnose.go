@@ -184,7 +184,8 @@ func sqliteWritable(ctx context.Context, s *Store) (driver.Finding, error) {
 	return finding.OK("writable", "The file can be written to."), err
 }
 
-var mysqlChecks = []check{onDB(sqldb.MySQLServer), mysqlEngine, checkTables, checkRights, onDB(durability.MySQL), onDB(durability.MySQLReplicas), onDB(sqldb.MySQLEncryption), checkClock}
+var mysqlChecks = []check{onDB(sqldb.MySQLServer), mysqlEngine, checkTables, checkRights,
+	onDB(durability.MySQL), onDB(durability.MySQLReplicas), onDB(sqldb.MySQLEncryption), checkClock}
 
 // mysqlEngine finds engines in which a failed statement is not undone and a crash loses data.
 func mysqlEngine(ctx context.Context, s *Store) (driver.Finding, error) {
@@ -213,7 +214,8 @@ func mysqlWaiting(context.Context, *Store) driver.Finding {
 	return finding.OK("waiting", "One connection polls for all waiters, every %s.", pollInterval())
 }
 
-var postgresChecks = []check{onDB(sqldb.PostgresServer), postgresTables, checkRights, postgresTransactions, onDB(durability.Postgres), onDB(durability.PostgresReplicas), onDB(sqldb.PostgresEncryption), checkClock}
+var postgresChecks = []check{onDB(sqldb.PostgresServer), postgresTables, checkRights, postgresTransactions,
+	onDB(durability.Postgres), onDB(durability.PostgresReplicas), onDB(sqldb.PostgresEncryption), checkClock}
 
 func postgresTables(ctx context.Context, s *Store) (driver.Finding, error) {
 	if err := checkColumns(ctx, s.db, s.tables, "key"); err != nil {
