@@ -74,6 +74,7 @@ func TestLateBatch(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
 		other := s.open(t)
 		s.untilShared(t, 30, func(r batchRig) bool {
+			release(t, r.store, acquire(t, r.store, "x")...) // a name that was refused would be read first
 			deliver, end := r.occupy(t, succeeds)
 			defer end()
 			req, neighbour := lateRequest(), request("y")

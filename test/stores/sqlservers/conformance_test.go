@@ -36,10 +36,6 @@ func (s target) conform(t *testing.T) {
 	store.Conform(t, drivertest.Config{TTL: 400 * time.Millisecond * slowdown, Parallel: 8 / slowdown})
 }
 
-func TestOneConnection(t *testing.T) {
-	eachScheme(t, func(t *testing.T, s target) { s.oneConnection(t) })
-}
-
 // oneConnection uses everything at once over a single connection.
 func (s target) oneConnection(t *testing.T) {
 	t.Helper()
@@ -107,16 +103,12 @@ var oddNames = []string{
 	strings.Repeat("x", driver.MaxNameBytes), strings.Repeat("x", driver.MaxNameBytes-1), strings.Repeat("🔒", driver.MaxNameBytes/4), strings.Repeat("名", driver.MaxNameBytes/3),
 }
 
-func TestNames(t *testing.T) {
-	eachScheme(t, func(t *testing.T, s target) { s.names(t) })
-}
-
 // names checks that each odd name is a lock of its own, and is listed as it is.
 func (s target) names(t *testing.T) {
 	t.Helper()
 	store, contender := s.open(t), s.open(t)
 	grants := acquire(t, store, oddNames...)
-	for _, prefix := range append([]string{"", "名", "nothing", "a%b"}, oddNames...) {
+	for _, prefix := range append([]string{"", "名", "nothing", "a%b", "\x00", "a\x00", "a\n"}, oddNames...) {
 		var want, got []string
 		for _, name := range oddNames {
 			if strings.HasPrefix(name, prefix) {

@@ -63,16 +63,8 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 		if s.database == postgres { // waiters of MariaDB poll
 			notified = s.listen(t)
 		}
-		ctx, leave := context.WithCancel(t.Context())
-		defer leave()
-		kept := keep(network, isCommit, leave)
-		if err := store.Downgrade(ctx, grant); !errors.Is(err, context.Canceled) {
-			t.Fatalf("Downgrade whose commit does not arrive: %v; want Canceled", err)
-		}
-		kept(t)
-		if errs := store.Renew(within(t), []driver.Grant{grant}); errs != nil {
-			t.Fatalf("Renew: %v", errs)
-		}
+		abandon(t, network, isCommit, func(ctx context.Context) error { return store.Downgrade(ctx, grant) })
+		mustRenew(t, store, grant)
 		if name := notified(); name != "x" {
 			t.Errorf("the server notifies of %q", name)
 		}
@@ -138,9 +130,7 @@ func TestDowngradeEndsWithItsLock(t *testing.T) {
 		}
 		grant, err = store.Acquire(within(t), req)
 		check(t, err)
-		if errs := store.Renew(within(t), []driver.Grant{grant}); errs != nil {
-			t.Fatalf("Renew: %v", errs)
-		}
+		mustRenew(t, store, grant)
 		mustBeHeld(t, other, requestIn(shared, "x"))
 		release(t, store, grant)
 	})

@@ -3,42 +3,53 @@ package sqlservers
 import (
 	"bytes"
 	"errors"
+	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/sqllock"
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// TestMissingFloor: without the row at which tokens begin no new name can be locked. That is not
-// reported as a lock that another owner holds.
+// mustBeMisconfigured makes attempts for new and known names, in all ways to take a lock. They fail
+// because of the tables, and not as if another owner had the lock, or the server did not answer.
+func mustBeMisconfigured(t *testing.T, store *sqllock.Store, name, says string) {
+	t.Helper()
+	_, alone := store.Acquire(within(t), request(name))
+	_, all := store.AcquireAll(within(t), []driver.Request{request(name), request("another")})
+	_, read := store.Acquire(within(t), requestIn(shared, name))
+	for what, err := range map[string]error{"Acquire": alone, "AcquireAll": all, "a shared Acquire": read} {
+		isOther := errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnreachable)
+		if !errors.Is(err, driver.ErrMisconfigured) || isOther || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want ErrMisconfigured that says %q", what, err, says)
+		}
+	}
+	for info, err := range store.List(within(t), "") {
+		t.Errorf("afterwards %+v is held, %v", info, err)
+	}
+}
+
+// TestMissingFloor: without the row at which tokens begin no new name can be locked.
 func TestMissingFloor(t *testing.T) {
 	eachScheme(t, func(t *testing.T, s target) {
 		store := s.open(t)
 		run(t, s.admin(t), "DELETE FROM dlock_meta WHERE value = 0") // of a new store
-		_, alone := store.Acquire(within(t), request("new"))
-		_, all := store.AcquireAll(within(t), []driver.Request{request("first"), request("second")})
-		reader := request("read")
-		reader.Mode = shared
-		_, read := store.Acquire(within(t), reader)
-		for what, err := range map[string]error{"Acquire": alone, "AcquireAll": all, "a shared Acquire": read} {
-			if !errors.Is(err, driver.ErrMisconfigured) || errors.Is(err, driver.ErrHeld) {
-				t.Errorf("%s without the floor: %v; want ErrMisconfigured", what, err)
-			}
-		}
+		mustBeMisconfigured(t, store, "new", "floor")
 	})
 }
 
-// TestListWithControlCharacters: no name has a control character, so that nothing is listed.
-func TestListWithControlCharacters(t *testing.T) {
-	onRow(t, func(t *testing.T, s target) {
+// TestTokenThatCannotRise: a row whose token is the largest number grants no lock, and the error says which
+// row it is.
+func TestTokenThatCannotRise(t *testing.T) {
+	eachScheme(t, func(t *testing.T, s target) {
 		store := s.open(t)
-		defer release(t, store, acquire(t, store, "a")...)
-		for _, prefix := range []string{"\x00", "a\x00", "a\n"} {
-			for info, err := range store.List(within(t), prefix) {
-				t.Errorf("List(%q): %+v, %v", prefix, info, err)
-			}
-		}
+		release(t, store, acquire(t, store, "x")...)
+		run(t, s.admin(t), "UPDATE dlock_locks SET token = "+strconv.Itoa(math.MaxInt64))
+		mustBeMisconfigured(t, store, "x", "dlock_locks")
+		release(t, store, acquire(t, store, "y")...)
 	})
 }
 

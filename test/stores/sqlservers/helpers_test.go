@@ -112,6 +112,14 @@ func release(t testing.TB, store driver.Store, grants ...driver.Grant) {
 	}
 }
 
+// mustRenew renews locks that must be held.
+func mustRenew(t testing.TB, store driver.Store, grants ...driver.Grant) {
+	t.Helper()
+	if errs := store.Renew(within(t), grants); errs != nil {
+		t.Errorf("Renew: %v", errors.Join(errs...))
+	}
+}
+
 // undo releases what an attempt may have left.
 func undo(t testing.TB, store driver.Store, req driver.Request) {
 	t.Helper()

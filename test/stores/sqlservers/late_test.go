@@ -70,13 +70,10 @@ func TestLateAttempts(t *testing.T) {
 				if c.held {
 					held = hold(t, store)
 				}
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				kept := keep(network, c.matches(req), leave)
-				if err := c.attempt(ctx, store, req); !errors.Is(err, context.Canceled) {
-					t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
-				}
-				delivery := time.AfterFunc(lateDelivery, kept(t).Deliver)
+				late := abandon(t, network, c.matches(req), func(ctx context.Context) error {
+					return c.attempt(ctx, store, req)
+				})
+				delivery := time.AfterFunc(lateDelivery, late.Deliver)
 				defer delivery.Stop()
 				undo(t, store, req)
 				if c.name == "place" {
@@ -126,6 +123,19 @@ func keep(network *proxy.Proxy, matches func([]byte) bool, leave func()) (kept f
 		await.Event(t, happened, "the request to be held")
 		return held
 	}
+}
+
+// abandon makes a call whose caller leaves as soon as a request that matches is on its way, and returns the
+// connection that the request is kept on.
+func abandon(t *testing.T, network *proxy.Proxy, matches func([]byte) bool, call func(context.Context) error) *proxy.Conn {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	kept := keep(network, matches, leave)
+	if err := call(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a call whose request does not arrive: %v; want Canceled", err)
+	}
+	return kept(t)
 }
 
 // carriesHolder finds the statement that takes a lock: no other describes the holder.
@@ -233,56 +243,31 @@ func TestAttemptThatWaitsAtTheServer(t *testing.T) {
 	})
 }
 
-// secondAttempt is a lock that was granted at the second attempt of its owner, while
-// the request of the first is still on its way.
-type secondAttempt struct {
-	network      *proxy.Proxy
-	store, other *sqllock.Store // behind the network, and beside it
-	grant        driver.Grant
-	first        *proxy.Conn
-}
-
-func (s target) secondAttempt(t *testing.T) *secondAttempt {
-	t.Helper()
-	a := &secondAttempt{other: s.open(t)}
-	a.store, a.network = s.behindProxy(t)
-	warm(t, a.store)
-	req := lateRequest()
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	kept := keep(a.network, carriesHolder(req), leave)
-	if _, err := a.store.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
-		t.Fatalf("an attempt whose request does not arrive: %v; want Canceled", err)
-	}
-	a.first = kept(t)
-	var err error
-	if a.grant, err = a.store.Acquire(within(t), req); err != nil {
-		t.Fatalf("the second attempt: %v", err)
-	}
-	return a
-}
-
-// deliver lets the first attempt arrive, which must leave no lock behind.
-func (a *secondAttempt) deliver(t *testing.T) {
-	t.Helper()
-	a.first.Deliver()
-	settle(t, a.network)
-	freeSoon(t, a.other)
-}
-
 // TestSlowReleaseAfterALostAttempt: a lock that was granted at the second attempt, because the
 // answer to the first was lost, is not reported as lost by a Release that takes its time.
 func TestSlowReleaseAfterALostAttempt(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
-		a := s.secondAttempt(t)
-		kept := keep(a.network, carriesOwner(a.grant.Owner), func() {})
+		store, network := s.behindProxy(t)
+		other := s.open(t)
+		warm(t, store)
+		req := lateRequest()
+		var grant driver.Grant
+		acquire := func(ctx context.Context) (err error) {
+			grant, err = store.Acquire(ctx, req)
+			return err
+		}
+		first := abandon(t, network, carriesHolder(req), acquire)
+		check(t, acquire(within(t)))
+		kept := keep(network, carriesOwner(req.Owner), func() {})
 		released := make(chan error, 1)
-		go func() { released <- a.store.Release(within(t), a.grant) }()
+		go func() { released <- store.Release(within(t), grant) }()
 		time.AfterFunc(lateInside, kept(t).Deliver) // time enough for what is undone in the background
 		if err := <-released; err != nil {
 			t.Errorf("Release: %v", err)
 		}
-		a.deliver(t)
+		first.Deliver()
+		settle(t, network)
+		freeSoon(t, other)
 	})
 }
 

@@ -109,31 +109,50 @@ func (s target) renewBesideBlockedWriters(t *testing.T) []error {
 // lock from being renewed, and none of the locks that are renewed with it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	onRow(t, func(t *testing.T, s target) {
-		const locks, blocked = 20, 10
-		store := s.open(t)
-		var grants []driver.Grant
-		for i := range locks {
-			grants = append(grants, acquire(t, store, fmt.Sprintf("lock %02d", i))...)
-		}
-		defer lockRows(t, s.admin(t), "dlock_locks", grants[blocked].Name)()
-		release(t, store, grants[0])
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-		defer cancel()
-		errs := store.Renew(ctx, grants)
-		if len(errs) != locks {
-			t.Fatalf("Renew: %v; want an error for each", errs)
-		}
-		for i, err := range errs {
-			switch {
-			case i == blocked && (err == nil || errors.Is(err, driver.ErrNotHeld)):
-				t.Errorf("Renew of a lock whose row is locked: %v; want that the outcome is unknown", err)
-			case i == 0 && !errors.Is(err, driver.ErrNotHeld):
-				t.Errorf("Renew of a lock that was released: %v; want ErrNotHeld", err)
-			case i != blocked && i != 0 && err != nil:
-				t.Errorf("Renew of %q, whose row is not locked: %v", grants[i].Name, err)
-			}
+		for _, modes := range [][]driver.Mode{{{}}, {shared, two}} {
+			s.renewBesideALockedRow(t, modes)
 		}
 	})
+}
+
+func (s target) renewBesideALockedRow(t *testing.T, modes []driver.Mode) {
+	t.Helper()
+	const locks, blocked, gone = 60, 5, 0 // one transaction renews fifty shares
+	store := s.open(t)
+	reqs := make([]driver.Request, locks)
+	for i := range reqs {
+		reqs[i] = requestIn(modes[i%len(modes)], fmt.Sprintf("%v %02d", modes[0], i))
+	}
+	grants, err := store.AcquireAll(within(t), reqs)
+	check(t, err)
+	release(t, store, grants[gone])
+	mustRenew(t, store, grants[1:]...)
+	admin := s.admin(t)
+	unlock := lockRows(t, admin, "dlock_locks", grants[blocked].Name)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	errs := store.Renew(ctx, grants)
+	if len(errs) != locks {
+		t.Fatalf("Renew: %v; want an error for each", errs)
+	}
+	for i, err := range errs {
+		switch {
+		case i == blocked && (err == nil || errors.Is(err, driver.ErrNotHeld)):
+			t.Errorf("Renew of a lock whose row is locked: %v; want that the outcome is unknown", err)
+		case i == gone && !errors.Is(err, driver.ErrNotHeld):
+			t.Errorf("Renew of a lock that was released: %v; want ErrNotHeld", err)
+		case i != blocked && i != gone && err != nil:
+			t.Errorf("Renew of %q, whose row is not locked: %v", grants[i].Name, err)
+		}
+	}
+	expiry := "SELECT expires FROM dlock_locks WHERE name = '" + grants[blocked].Name + "'"
+	before := number(t, admin, expiry)
+	time.AfterFunc(time.Second/2, unlock) // while the renewal waits
+	mustRenew(t, store, grants[1:]...)
+	if after := number(t, admin, expiry); after <= before {
+		t.Errorf("a renewal that waited for its row left the expiry at %d, and it was %d", after, before)
+	}
 }
 
 // lateTTL is what an abandoned statement asks for. It is over when the server carries

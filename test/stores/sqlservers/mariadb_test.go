@@ -169,9 +169,7 @@ func TestRenewalAmongFewRows(t *testing.T) {
 		store := s.open(t)
 		grants := acquire(t, store, "kept", "locked")
 		defer lockRows(t, s.admin(t), "dlock_locks", "locked")()
-		if errs := store.Renew(within(t), grants[:1]); errs != nil {
-			t.Errorf("Renew while the only other row is locked: %v", errs[0])
-		}
+		mustRenew(t, store, grants[:1]...)
 	})
 }
 
@@ -253,9 +251,7 @@ func TestWithoutPreparedStatements(t *testing.T) {
 			check(t, err)
 			mustBeHeld(t, store, fairRequest("x"))
 			grants = append(append(grants, more...), reader)
-			if errs := store.Renew(within(t), grants); errs != nil {
-				t.Errorf("Renew: %v", errs)
-			}
+			mustRenew(t, store, grants...)
 			for info, err := range store.List(within(t), "") {
 				if err != nil || info.Holder.Host != "here" {
 					t.Errorf("List: %+v, %v", info, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,77 +36,6 @@ func acquireIn(t testing.TB, store driver.Store, mode driver.Mode, name string) 
 	return grant
 }
 
-// TestOlderVersions: a version that does not know shared locks takes a lock with shared holders
-// or permits for one that is held, as long as one of them holds it. Locks and places of
-// older versions count for this one.
-func TestOlderVersions(t *testing.T) {
-	onRow(t, func(t *testing.T, s target) {
-		store, admin := s.open(t), s.admin(t)
-		held := func(name string) bool {
-			names, err := column[string](within(t), admin, s.held+" AND name = '"+name+"'")
-			check(t, err)
-			return len(names) > 0
-		}
-		for name, mode := range map[string]driver.Mode{"shared": shared, "permits": two} {
-			first := requestIn(mode, name)
-			first.TTL = time.Minute
-			long, err := store.Acquire(within(t), first)
-			check(t, err)
-			second := acquireIn(t, store, mode, name)
-			release(t, store, long)
-			var owner, holder string
-			check(t, admin.QueryRowContext(within(t), "SELECT owner, holder FROM dlock_locks WHERE name = '"+name+"'").Scan(&owner, &holder))
-			if !held(name) || len(owner) == 32 || driver.DecodeHolder(holder).Program == "" {
-				t.Errorf("the row of %q has the owner %q and the holder %v", name, owner, driver.DecodeHolder(holder))
-			}
-			release(t, store, second)
-			if held(name) {
-				t.Errorf("%q is held after its last holder has released it", name)
-			}
-		}
-	})
-}
-
-// TestRenewSharesBesideALockedRow: a transaction that keeps the row of one name locked keeps its
-// shares from being renewed, and none of the shares that are renewed with it.
-func TestRenewSharesBesideALockedRow(t *testing.T) {
-	onRow(t, func(t *testing.T, s target) {
-		const locks, blocked, gone = 60, 5, 0 // one transaction renews fifty
-		store := s.open(t)
-		reqs := make([]driver.Request, locks)
-		for i := range reqs {
-			mode := shared
-			if i%2 > 0 {
-				mode = two
-			}
-			reqs[i] = requestIn(mode, fmt.Sprintf("lock %02d", i))
-		}
-		grants, err := store.AcquireAll(within(t), reqs)
-		check(t, err)
-		release(t, store, grants[gone])
-		if errs := store.Renew(within(t), grants[1:]); errs != nil {
-			t.Fatalf("Renew: %v", errs)
-		}
-		defer lockRows(t, s.admin(t), "dlock_locks", grants[blocked].Name)()
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-		defer cancel()
-		errs := store.Renew(ctx, grants)
-		if len(errs) != locks {
-			t.Fatalf("Renew: %v; want an error for each", errs)
-		}
-		for i, err := range errs {
-			switch {
-			case i == blocked && (err == nil || errors.Is(err, driver.ErrNotHeld)):
-				t.Errorf("Renew of a share whose row is locked: %v; want that the outcome is unknown", err)
-			case i == gone && !errors.Is(err, driver.ErrNotHeld):
-				t.Errorf("Renew of a share that was released: %v; want ErrNotHeld", err)
-			case i != blocked && i != gone && err != nil:
-				t.Errorf("Renew of share %d, whose row is not locked: %v", i, err)
-			}
-		}
-	})
-}
-
 // TestRenewSharesInSmallTransactions: a renewal of many shares keeps most of their rows unlocked, for
 // other holders and waiters of these names.
 func TestRenewSharesInSmallTransactions(t *testing.T) {
@@ -131,34 +59,7 @@ func TestRenewSharesInSmallTransactions(t *testing.T) {
 			t.Errorf("a renewal keeps %d rows of %d locked", locks-len(unlocked), locks)
 		}
 		<-renewed // the server may have ended a transaction that waited for too long
-		if errs := store.Renew(within(t), grants); errs != nil {
-			t.Errorf("Renew: %v", errs)
-		}
-	})
-}
-
-// TestDamagedShares: a list of holders that cannot be read excludes all requests, shows no owner, and
-// can be broken.
-func TestDamagedShares(t *testing.T) {
-	onRow(t, func(t *testing.T, s target) {
-		store, admin := s.open(t), s.admin(t)
-		for name, mode := range map[string]driver.Mode{"shared": shared, "permits": two} {
-			grant := acquireIn(t, store, mode, name)
-			run(t, admin, "UPDATE dlock_locks SET holder = substr(holder, 1, 80) WHERE name = '"+name+"'")
-			if _, err := store.Acquire(within(t), requestIn(mode, name)); err == nil {
-				t.Errorf("%q was granted beside holders that are not known", name)
-			}
-			for info, err := range store.List(within(t), name) {
-				check(t, err)
-				if text := fmt.Sprintf("%+v", info); strings.Contains(text, grant.Owner.Hex()) {
-					t.Errorf("the owner is in the list of locks: %s", text)
-				}
-				if err := store.Break(within(t), name, info.Token); err != nil {
-					t.Errorf("Break of %q: %v", name, err)
-				}
-			}
-			release(t, store, acquire(t, store, name)...)
-		}
+		mustRenew(t, store, grants...)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqllock"
-	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // use uses n connections of a pool, until the function that it returns is called.
@@ -49,9 +48,7 @@ func TestProgramUsesItsPool(t *testing.T) {
 					check(t, err)
 					grants = append(grants, grant)
 				}
-				if errs := store.Renew(within(t), grants); errs != nil {
-					t.Fatalf("Renew: %v", errs)
-				}
+				mustRenew(t, store, grants...)
 				kept := 0 // by the store
 				if most >= 4 {
 					kept = 1
@@ -76,9 +73,7 @@ func TestProgramUsesItsPool(t *testing.T) {
 				_, err = store.Acquire(ctx, request("other"))
 				saysWhy("Acquire", err)
 				free()
-				if errs := store.Renew(within(t), grants); errs != nil {
-					t.Errorf("Renew afterwards: %v", errs)
-				}
+				mustRenew(t, store, grants...)
 				release(t, store, grants...)
 			})
 		}
@@ -92,9 +87,7 @@ func TestReserveDies(t *testing.T) {
 		store := s.open(t)
 		grants := acquire(t, store, "x", "y")
 		for range 2 {
-			if errs := store.Renew(within(t), grants); errs != nil {
-				t.Fatalf("Renew: %v", errs)
-			}
+			mustRenew(t, store, grants...)
 			check(t, s.kill(t.Context(), s.admin(t)))
 		}
 		release(t, store, grants...)
@@ -109,21 +102,11 @@ func TestReserveHangs(t *testing.T) {
 		grant, err := store.Acquire(within(t), requestIn(shared, "x"))
 		check(t, err)
 		grants := []driver.Grant{grant}
-		if errs := store.Renew(within(t), grants); errs != nil {
-			t.Fatalf("Renew: %v", errs)
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		defer leave()
-		kept := keep(network, isCommit, leave)
-		renewed := make(chan []error, 1)
-		go func() { renewed <- store.Renew(ctx, grants) }()
-		hung := kept(t)
+		mustRenew(t, store, grants...)
+		hung := abandon(t, network, isCommit, func(ctx context.Context) error {
+			return errors.Join(store.Renew(ctx, grants)...)
+		})
 		defer hung.Deliver()
-		if errs := await.Event(t, renewed, "a renewal whose caller has left"); !errors.Is(errors.Join(errs...), context.Canceled) {
-			t.Errorf("Renew without an answer: %v; want Canceled", errs)
-		}
-		if errs := store.Renew(within(t), grants); errs != nil {
-			t.Errorf("Renew over another connection: %v", errs)
-		}
+		mustRenew(t, store, grants...)
 	})
 }

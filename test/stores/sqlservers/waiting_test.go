@@ -3,14 +3,12 @@ package sqlservers
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/test/harness/await"
 	"github.com/dlock-go/dlock/test/harness/servers"
 )
@@ -125,46 +123,21 @@ func (s target) wakeUp(t *testing.T) {
 	}
 }
 
-// TestPlaces: a waiter that tries twice has one place. It keeps the place by trying
-// often, and begins at the end after it gave up the place or let it expire.
-func TestPlaces(t *testing.T) {
-	eachScheme(t, func(t *testing.T, s target) {
-		const ttl = 2 * faultTTL
-		store := s.open(t)
-		short := func() driver.Request {
-			req := fairRequest("x")
-			req.TTL = ttl
-			return req
-		}
-		holder := fairRequest("x")
-		holder.TTL = time.Hour
-		grant, err := store.Acquire(within(t), holder)
+// TestExpiredPlace: a waiter that let its place expire begins at the end of the queue.
+func TestExpiredPlace(t *testing.T) {
+	onRow(t, func(t *testing.T, s target) {
+		store, later := s.open(t), s.open(t) // the first one remembers the place
+		grants := acquire(t, store, "x")
+		first, second := fairRequest("x"), fairRequest("x")
+		mustBeHeld(t, store, first)
+		mustBeHeld(t, store, second)
+		run(t, s.admin(t), "UPDATE dlock_queue SET expires = 0 WHERE owner = '"+first.Owner.Hex()+"'")
+		mustBeHeld(t, later, first)
+		release(t, store, grants...)
+		mustBeHeld(t, later, first)
+		grant, err := later.Acquire(within(t), second)
 		check(t, err)
-		quitter, expired, often := short(), short(), short()
-		for _, req := range []driver.Request{quitter, expired, often, quitter} {
-			mustBeHeld(t, store, req)
-		}
-		if err := store.Release(within(t), driver.Grant{Name: "x", Owner: quitter.Owner}); !errors.Is(err, driver.ErrNotHeld) {
-			t.Fatalf("giving up a place: %v; want ErrNotHeld", err)
-		}
-		mustBeHeld(t, store, quitter)
-		for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); <-time.After(ttl / 50) {
-			mustBeHeld(t, store, often)
-			mustBeHeld(t, store, quitter)
-		}
-		mustBeHeld(t, store, expired)
-		release(t, store, grant)
-		order := []driver.Request{often, quitter, expired}
-		for i, req := range order {
-			for _, other := range order[i+1:] {
-				mustBeHeld(t, store, other)
-			}
-			grant, err := store.Acquire(within(t), req)
-			if err != nil {
-				t.Fatalf("number %d in the queue: %v", i+1, err)
-			}
-			release(t, store, grant)
-		}
+		release(t, later, grant)
 	})
 }
 
