@@ -10,23 +10,12 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/sqlsession"
-	"github.com/dlock-go/dlock/test/harness/await"
 )
 
 // sessionOnPostgres is the one setup in which a test can block the drawing of tokens.
 func sessionOnPostgres(t *testing.T) setup {
 	t.Helper()
 	return onPostgres(t, sqlsession.Session)
-}
-
-// order runs a statement.
-func order(t *testing.T, on interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, text string) {
-	t.Helper()
-	if _, err := on.ExecContext(context.Background(), text); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
 }
 
 // TestAcquireWithoutToken: if the server takes the lock but has no token for it, the lock is
@@ -42,24 +31,18 @@ func TestAcquireWithoutToken(t *testing.T) {
 	}
 	order(t, admin, "ALTER SEQUENCE elsewhere RENAME TO dlock_fence")
 	s.becomesFree(t)
-	if errs := store.Renew(t.Context(), []driver.Grant{kept}); errs != nil {
-		t.Errorf("Renew of another lock: %v", errs[0])
-	}
+	mustRenew(t, store, kept)
 }
 
 // stalled blocks the drawing of tokens until the test calls resume.
 func stalled(t *testing.T, admin *sql.DB) (resume func()) {
 	t.Helper()
 	tx, err := admin.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	order(t, tx, "ALTER SEQUENCE dlock_fence RENAME TO elsewhere")
 	return func() {
 		t.Helper()
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, tx.Rollback())
 	}
 }
 
@@ -75,10 +58,7 @@ func briefly(t *testing.T) context.Context {
 func (s setup) becomesFree(t *testing.T) {
 	t.Helper()
 	elsewhere := s.store(t, s.open(t))
-	await.Until(t, "the lock is free", func() bool {
-		_, err := elsewhere.Acquire(t.Context(), request("x"))
-		return err == nil
-	})
+	mayGet(t, elsewhere, request("x"), "the lock is free")
 }
 
 // TestAcquireAfterCallerLeft: if the caller left before the grant, the lock becomes free.
@@ -115,9 +95,7 @@ func TestAcquireAgainWhileReleasing(t *testing.T) {
 		all.Wait()
 		release()
 		var n int
-		if err := admin.QueryRowContext(t.Context(), s.holding).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		check(t, admin.QueryRowContext(t.Context(), s.holding).Scan(&n))
 		if n != 0 {
 			t.Fatalf("%d locks are held on the server after everything was released", n)
 		}

@@ -42,9 +42,7 @@ func TestNoHandOverOfALostLock(t *testing.T) {
 				}()
 			}
 			<-time.After(50 * time.Millisecond) // for both to wait
-			if err := rival.Release(t.Context(), blocker); err != nil {
-				t.Fatal(err)
-			}
+			check(t, rival.Release(t.Context(), blocker))
 			first := await.Event(t, leases, "the lock")
 			p.Reset()
 			taken := acquire("the lock of the broken connection is free")
@@ -59,9 +57,7 @@ func TestNoHandOverOfALostLock(t *testing.T) {
 			if lease := await.Event(t, leases, "the waiter has left"); lease != nil {
 				_ = lease.Unlock(t.Context())
 			}
-			if err := rival.Release(t.Context(), taken); err != nil {
-				t.Fatal(err)
-			}
+			check(t, rival.Release(t.Context(), taken))
 		}
 	})
 }

@@ -27,9 +27,7 @@ func eachCleaned(t *testing.T, test func(t *testing.T, s setup, db *sql.DB, age 
 			test(t, s, s.open(t), func() {
 				t.Helper()
 				offset += 2 * time.Hour
-				if err := s.server.SetClock(offset); err != nil {
-					t.Fatal(err)
-				}
+				check(t, s.server.SetClock(offset))
 			})
 		})
 	}
@@ -103,9 +101,7 @@ func TestJanitorWithOddSettings(t *testing.T) {
 			}
 			age()
 			cleaner, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?"+setting, s.scheme)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			await.Until(t, "only the floor is left with "+setting, func() bool { return number(t, db, "SELECT count(*) FROM dlock_bound") == 1 })
 			if err := cleaner.Close(); err != nil {
 				t.Error(err)
@@ -151,9 +147,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 			var cleaner driver.Store
 			await.Until(t, "a janitor runs", func() bool {
 				if cleaner != nil {
-					if err := cleaner.Close(); err != nil {
-						t.Fatal(err)
-					}
+					check(t, cleaner.Close())
 				}
 				var err error
 				if cleaner, err = s.openOwned(t.Context()); err != nil {
@@ -167,9 +161,7 @@ func TestTokensRiseAcrossJanitorRuns(t *testing.T) {
 			await.Until(t, "no old row is left", func() bool {
 				return number(t, db, "SELECT count(*) FROM dlock_bound AS r JOIN dlock_bound AS f ON f.k = 'floor' WHERE r.used <= f.used - 3600000") == 0
 			})
-			if err := cleaner.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, cleaner.Close())
 			if number(t, db, floor) > before {
 				raised++
 			}
@@ -186,17 +178,8 @@ func TestAcquireWhileJanitorRuns(t *testing.T) {
 		mustRelease(t, store, mustAcquire(t, store, request("old")))
 		age()
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range []string{
-			"UPDATE dlock_bound SET token = 50 WHERE k = 'floor'",
-			"DELETE FROM dlock_bound WHERE k <> 'floor'",
-		} {
-			if _, err := tx.ExecContext(t.Context(), text); err != nil {
-				t.Fatal(err)
-			}
-		}
+		check(t, err)
+		order(t, tx, "UPDATE dlock_bound SET token = 50 WHERE k = 'floor'", "DELETE FROM dlock_bound WHERE k <> 'floor'")
 		granted := make(chan driver.Grant)
 		for _, name := range []string{"old", "new"} {
 			go func() {
@@ -218,9 +201,7 @@ func TestAcquireWhileJanitorRuns(t *testing.T) {
 			t.Fatalf("%q got token %d before the janitor had ended", grant.Name, grant.Token)
 		case <-time.After(300 * time.Millisecond):
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, tx.Commit())
 		for range 2 {
 			if grant := <-granted; grant.Token != 51 {
 				t.Errorf("%q got token %d, want the one above the floor, 51", grant.Name, grant.Token)
@@ -236,14 +217,10 @@ func TestNewNameBesideALockedFloor(t *testing.T) {
 	eachCleaned(t, func(t *testing.T, s setup, db *sql.DB, _ func()) {
 		store := s.store(t, s.open(t))
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer tx.Rollback()
 		var token int64
-		if err := tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_bound WHERE k = 'floor' FOR UPDATE").Scan(&token); err != nil {
-			t.Fatal(err)
-		}
+		check(t, tx.QueryRowContext(t.Context(), "SELECT token FROM dlock_bound WHERE k = 'floor' FOR UPDATE").Scan(&token))
 		ctx := within(t, 8*time.Second)
 		if _, err := store.Acquire(ctx, request("new")); !errors.Is(err, driver.ErrUnreachable) || ctx.Err() != nil {
 			t.Errorf("Acquire of a new name beside a locked floor: %v (context: %v); want ErrUnreachable before the context ends", err, ctx.Err())

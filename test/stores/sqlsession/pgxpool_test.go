@@ -20,9 +20,7 @@ import (
 func (s setup) pgxPool(t *testing.T, addr string) (*pgxpool.Pool, *sql.DB) {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), s.dsn(addr, s.name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(pool.Close)
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
@@ -37,9 +35,7 @@ func TestPgxPool(t *testing.T) {
 	p := proxy.Run(t, s.server.Addr())
 	_, db := s.pgxPool(t, p.Addr())
 	store := s.store(t, db)
-	lost := make(chan struct{})
-	req := request("x")
-	req.Lost = func() { close(lost) }
+	req, lost := losable("x")
 	mustAcquire(t, store, req)
 	// An attempt is not interrupted, which would close the connection.
 	cut, cancel := context.WithCancel(t.Context())
@@ -66,23 +62,17 @@ func TestPgxPoolListener(t *testing.T) {
 	pool, db := s.pgxPool(t, s.server.Addr())
 	admin := s.open(t)
 	store, err := sqllock.New(t.Context(), db, &sqllock.Options{Dialect: sqllock.Postgres})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	holder := request("x")
 	mustAcquire(t, store, holder)
 	stop, err := store.Watch(t.Context(), request("x"), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	await.Until(t, "the store listens", func() bool { return s.listeners(t, admin) > 0 })
 	stop()
 	if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: holder.Owner}); err != nil {
 		t.Error(err)
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, store.Close())
 	for _, conn := range pool.AcquireAllIdle(t.Context()) {
 		var channels int
 		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_listening_channels()").Scan(&channels); err != nil {
@@ -99,8 +89,6 @@ func TestPgxPoolListener(t *testing.T) {
 func (s setup) listeners(t *testing.T, admin *sql.DB) (n int) {
 	t.Helper()
 	const text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-	if err := admin.QueryRowContext(context.Background(), text).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	check(t, admin.QueryRowContext(context.Background(), text).Scan(&n))
 	return n
 }

@@ -38,10 +38,7 @@ func TestPlaceOverSilentConnection(t *testing.T) {
 	// A connection without locks and places has one probe in half a minute.
 	await.Until(t, "the connection of a place is probed", func() bool { return requests.Load() >= 4 })
 	p.Blackhole()
-	await.Until(t, "the place of a silent connection is gone", func() bool {
-		grant, err := elsewhere.Acquire(t.Context(), sharedRequest("x"))
-		return err == nil && elsewhere.Release(t.Context(), grant) == nil
-	})
+	mayGet(t, elsewhere, sharedRequest("x"), "the place of a silent connection is gone")
 	mustRelease(t, elsewhere, reader)
 }
 
@@ -114,9 +111,6 @@ func TestFailedSharedAttempt(t *testing.T) {
 	await.Until(t, "the loss of the other share is reported", func() bool { return lost.Load() == 1 })
 	order(t, admin, `ALTER SEQUENCE dlock_fence NO MAXVALUE`)
 	for _, name := range []string{"x", "kept"} {
-		await.Until(t, name+" is free", func() bool {
-			grant, err := elsewhere.Acquire(t.Context(), request(name))
-			return err == nil && elsewhere.Release(t.Context(), grant) == nil
-		})
+		mayGet(t, elsewhere, request(name), name+" is free")
 	}
 }

@@ -53,9 +53,7 @@ func TestPooler(t *testing.T) {
 				}
 				bouncer := pgBouncer(t, postgres, pool, size)
 				db, err := sql.Open("pgx", databases[1].dsn(bouncer.Addr(), databases[1].home)+"&default_query_exec_mode="+manner)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				defer db.Close()
 				for _, scheme := range schemes {
 					store, err := sqlsession.New(within(t, await.Limit), db, &sqlsession.Options{Dialect: sqlsession.Postgres, Scheme: scheme})
@@ -86,9 +84,7 @@ func TestSlowAnswerIsNoPooler(t *testing.T) {
 	switch {
 	case err == nil:
 		mustRelease(t, store, mustAcquire(t, store, request("x")))
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, store.Close())
 	case !errors.Is(err, driver.ErrUnreachable): // the machine may be busy
 		t.Errorf("New with a server that is slow for three seconds: %v", err)
 	}
@@ -112,21 +108,14 @@ func TestReadOnly(t *testing.T) {
 
 // TestAutocommitOff: New rejects connections that do not commit by themselves.
 func TestAutocommitOff(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
-		if s.dialect != sqlsession.MySQL {
-			return // PostgreSQL has no such setting
-		}
-		_, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?autocommit=0", s.scheme)
-		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "autocommit is off") {
-			t.Errorf("autocommit=0: %v", err)
-		}
-		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=CHAIN", s.scheme)
-		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "completion_type is CHAIN") {
-			t.Errorf("completion_type=CHAIN: %v", err)
-		}
-		_, err = openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?completion_type=2", s.scheme)
-		if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), "completion_type is RELEASE") {
-			t.Errorf("completion_type=RELEASE: %v", err)
+	eachOf(t, sqlsession.MySQL, func(t *testing.T, s setup) {
+		for setting, says := range map[string]string{
+			"autocommit=0": "autocommit is off", "completion_type=CHAIN": "completion_type is CHAIN", "completion_type=2": "completion_type is RELEASE",
+		} {
+			_, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?"+setting, s.scheme)
+			if !errors.Is(err, driver.ErrMisconfigured) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v", setting, err)
+			}
 		}
 	})
 }
@@ -146,9 +135,7 @@ func TestServerBecomesReadOnly(t *testing.T) {
 				s := d.alone(scheme, servers.Run(t, d.kind))
 				store, holder, idle := s.store(t, s.open(t)), s.store(t, s.open(t)), s.store(t, s.open(t))
 				mustRelease(t, store, mustAcquire(t, store, request("new"))) // so that there is a row
-				lost := make(chan struct{})
-				req := request("left alone")
-				req.Lost = func() { close(lost) }
+				req, lost := losable("left alone")
 				mustAcquire(t, idle, req)
 				grant := mustAcquire(t, holder, request("x"))
 				if _, err := s.server.SQL(t.Context(), "SET GLOBAL read_only = 1"); err != nil {
@@ -175,51 +162,35 @@ func TestServerBecomesReadOnly(t *testing.T) {
 func TestWithoutDDL(t *testing.T) {
 	each(t, func(t *testing.T, s setup) {
 		admin := s.open(t)
-		exec := func(texts ...string) {
-			t.Helper()
-			for _, text := range texts {
-				if _, err := admin.ExecContext(t.Context(), text); err != nil {
-					t.Fatalf("%s: %v", text, err)
-				}
-			}
-		}
 		user := "plain_" + s.name
 		dsn := user + ":plain@tcp(" + s.server.Addr() + ")/" + s.name
 		if s.driver == "pgx" {
 			dsn = "postgres://" + user + "@" + s.server.Addr() + "/" + s.name + "?sslmode=disable"
-			exec("CREATE ROLE "+user+" LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+			order(t, admin, "CREATE ROLE "+user+" LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 		} else {
-			exec("CREATE USER "+user+" IDENTIFIED BY 'plain'", "CREATE TABLE unrelated (a INT)", "GRANT SELECT ON unrelated TO "+user)
+			order(t, admin, "CREATE USER "+user+" IDENTIFIED BY 'plain'", "CREATE TABLE unrelated (a INT)", "GRANT SELECT ON unrelated TO "+user)
 		}
 		db, err := sql.Open(s.driver, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer db.Close()
 		opts := &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme, TablePrefix: "mine_"}
 		if _, err := sqlsession.New(t.Context(), db, opts); err == nil || !strings.Contains(err.Error(), "sqlsession.Schema") {
 			t.Errorf("without tables and without the right to create them: %v", err)
 		}
 		schema, err := sqlsession.Schema(s.dialect, "mine_")
-		if err != nil {
-			t.Fatal(err)
-		}
-		exec(schema...)
+		check(t, err)
+		order(t, admin, schema...)
 		if s.driver == "pgx" {
-			exec("GRANT USAGE, SELECT ON SEQUENCE mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
+			order(t, admin, "GRANT USAGE, SELECT ON SEQUENCE mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
 		} else {
-			exec("GRANT SELECT, INSERT, UPDATE ON mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
+			order(t, admin, "GRANT SELECT, INSERT, UPDATE ON mine_fence TO "+user, "GRANT SELECT, INSERT, UPDATE ON mine_bound TO "+user)
 		}
 		store, err := sqlsession.New(t.Context(), db, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer store.Close()
 		grant := mustAcquire(t, store, request("x"))
 		stop, err := store.Watch(t.Context(), request("x"), func() {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		stop()
 		if findings, err := store.Diagnose(t.Context()); err != nil || len(findings) < 4 {
 			t.Errorf("Diagnose: %v, %v", findings, err)

@@ -14,28 +14,26 @@ import (
 	"github.com/dlock-go/dlock/test/harness/proxy"
 )
 
-// eachRows runs a test of package sqllock on every server, in a database of its own. The
-// function open opens a store at an address.
-func eachRows(t *testing.T, test func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error))) {
-	for _, d := range databases {
-		t.Run(d.kind.Name, func(t *testing.T) {
-			t.Parallel()
-			s := d.among(t, sqlsession.Session)
-			test(t, s, func(ctx context.Context, addr string) (*sqllock.Store, error) {
-				db := s.openDB(t, addr)
-				store, err := sqllock.New(ctx, db, &sqllock.Options{Dialect: s.dialect})
-				if err == nil {
-					t.Cleanup(func() { _ = store.Close() })
-				}
-				return store, err
-			})
-		})
+// openRows opens a store of package sqllock at an address.
+func (s setup) openRows(t testing.TB, ctx context.Context, addr string) (*sqllock.Store, error) {
+	t.Helper()
+	store, err := sqllock.New(ctx, s.openDB(t, addr), &sqllock.Options{Dialect: s.dialect})
+	if err == nil {
+		t.Cleanup(func() { _ = store.Close() })
 	}
+	return store, err
+}
+
+// rows is openRows at the address of the server.
+func (s setup) rows(t testing.TB) *sqllock.Store {
+	t.Helper()
+	store, err := s.openRows(t, t.Context(), s.server.Addr())
+	check(t, err)
+	return store
 }
 
 // TestCallsOnSilentServer: calls that end by their context while the server does not answer say so.
 func TestCallsOnSilentServer(t *testing.T) {
-	t.Parallel()
 	silent := func(t *testing.T, what string, err error) {
 		t.Helper()
 		if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "gave no answer") {
@@ -43,21 +41,15 @@ func TestCallsOnSilentServer(t *testing.T) {
 		}
 	}
 	limit := 500 * time.Millisecond
-	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+	eachOn(t, sqlsession.Session, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
-		rows, err := open(t.Context(), p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		session, err := s.openAt(t.Context(), p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
+		rows, err := s.openRows(t, t.Context(), p.Addr())
+		check(t, err)
+		session := s.storeAt(t, p.Addr())
 		p.Hold()
 		p.Hang(true)
 		defer p.Reset()
-		_, err = open(within(t, limit), p.Addr())
+		_, err = s.openRows(t, within(t, limit), p.Addr())
 		silent(t, "sqllock.New", err)
 		_, err = s.openAt(within(t, limit), p.Addr())
 		silent(t, "sqlsession.New", err)
@@ -73,12 +65,10 @@ func TestCallsOnSilentServer(t *testing.T) {
 
 // TestCloseWaitsForDiagnose: Close closes the statements when no call uses them any more.
 func TestCloseWaitsForDiagnose(t *testing.T) {
-	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
+	eachOn(t, sqlsession.Session, func(t *testing.T, s setup) {
 		p := proxy.Run(t, s.server.Addr())
-		store, err := open(t.Context(), p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		store, err := s.openRows(t, t.Context(), p.Addr())
+		check(t, err)
 		var late *proxy.Conn
 		held := p.OnRequest(func(request []byte) bool { return bytes.Contains(request, []byte("WHERE 1 = 0")) }, func(c *proxy.Conn) {
 			c.Hold()
@@ -118,18 +108,13 @@ func fair(name string) driver.Request {
 // TestUnfairBatchBesideQueue: a free lock is granted to requests that do not queue, although
 // fair waiters queue for it.
 func TestUnfairBatchBesideQueue(t *testing.T) {
-	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
-		store, err := open(t.Context(), s.server.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachOn(t, sqlsession.Session, func(t *testing.T, s setup) {
+		store := s.rows(t)
 		mustAcquire(t, store, request("x"))
 		if _, err := store.Acquire(t.Context(), fair("x")); !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("Acquire of a lock that is held: %v", err)
 		}
-		if _, err := s.open(t).ExecContext(t.Context(), "DELETE FROM dlock_locks"); err != nil { // as if it never was
-			t.Fatal(err)
-		}
+		order(t, s.open(t), "DELETE FROM dlock_locks") // as if it never was
 		if _, err := store.AcquireAll(t.Context(), []driver.Request{request("x"), request("y")}); err != nil {
 			t.Errorf("AcquireAll of free locks beside a fair waiter: %v", err)
 		}
@@ -139,11 +124,8 @@ func TestUnfairBatchBesideQueue(t *testing.T) {
 // TestUndoneGrantLeavesQueue: an attempt was granted the lock and could not leave the queue.
 // The Release that undoes it gives up both.
 func TestUndoneGrantLeavesQueue(t *testing.T) {
-	eachRows(t, func(t *testing.T, s setup, open func(context.Context, string) (*sqllock.Store, error)) {
-		store, err := open(t.Context(), s.server.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachOn(t, sqlsession.Session, func(t *testing.T, s setup) {
+		store := s.rows(t)
 		holder := mustAcquire(t, store, request("x"))
 		first, second := fair("x"), fair("x")
 		for _, req := range []driver.Request{first, second} {
@@ -153,7 +135,9 @@ func TestUndoneGrantLeavesQueue(t *testing.T) {
 		}
 		mustRelease(t, store, holder)
 		admin := s.open(t)
+		drop := "DROP TRIGGER refuse"
 		if s.dialect == sqlsession.Postgres {
+			drop += " ON dlock_queue"
 			order(t, admin, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$")
 			order(t, admin, "CREATE TRIGGER refuse BEFORE DELETE ON dlock_queue FOR EACH ROW EXECUTE FUNCTION refuse()")
 		} else {
@@ -162,11 +146,7 @@ func TestUndoneGrantLeavesQueue(t *testing.T) {
 		if _, err := store.Acquire(t.Context(), first); err == nil {
 			t.Fatal("Acquire succeeded although its place could not be deleted")
 		}
-		if s.dialect == sqlsession.Postgres {
-			order(t, admin, "DROP TRIGGER refuse ON dlock_queue")
-		} else {
-			order(t, admin, "DROP TRIGGER refuse")
-		}
+		order(t, admin, drop)
 		if err := store.Release(t.Context(), driver.Grant{Name: "x", Owner: first.Owner}); err != nil {
 			t.Errorf("Release of an attempt that was granted the lock: %v", err)
 		}

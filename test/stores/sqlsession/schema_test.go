@@ -20,9 +20,7 @@ func TestSearchPaths(t *testing.T) {
 			order(t, s.open(t), "CREATE SCHEMA apart")
 			on := func(path string) *sqlsession.Store {
 				db, err := sql.Open(s.driver, s.dsn(s.server.Addr(), s.name)+"&search_path="+path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				t.Cleanup(func() { _ = db.Close() })
 				return s.store(t, db)
 			}

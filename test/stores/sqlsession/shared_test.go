@@ -1,12 +1,9 @@
 package sqlsession_test
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -48,9 +45,7 @@ func TestSharedLocksOfOneConnection(t *testing.T) {
 	grant := mustAcquire(t, store, request("x"))
 	mustBeHeld(t, store, sharedRequest("x"))
 	mustBeHeld(t, other, sharedRequest("x"))
-	if err := store.Downgrade(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
+	check(t, store.Downgrade(t.Context(), grant))
 	reader := mustAcquire(t, store, sharedRequest("x"))
 	mustRelease(t, store, grant)
 	mustBeHeld(t, other, request("x"))
@@ -66,18 +61,16 @@ func TestRefusalTellsWhetherTheLockIsShared(t *testing.T) {
 	store, other := s.store(t, s.open(t)), s.store(t, s.open(t))
 	grant := mustAcquire(t, store, request("x"))
 	mustAcquire(t, store, request("y"))
-	check := func(name string, shared bool) {
+	refused := func(name string, shared bool) {
 		t.Helper()
 		if held := mustBeHeld(t, other, request(name)); held.Mode.Shared != shared {
 			t.Errorf("%q is refused with %+v; want shared: %v", name, held, shared)
 		}
 	}
-	check("x", false)
-	if err := store.Downgrade(t.Context(), grant); err != nil {
-		t.Fatal(err)
-	}
-	check("x", true)
-	check("y", false)
+	refused("x", false)
+	check(t, store.Downgrade(t.Context(), grant))
+	refused("x", true)
+	refused("y", false)
 	mustAcquire(t, other, sharedRequest("x")) // nobody waits for the lock of sessions with shared locks
 }
 
@@ -101,54 +94,6 @@ func TestSharedLocksEndWithTheConnection(t *testing.T) {
 	mustRelease(t, other, mustAcquire(t, other, request("x")))
 	mustRelease(t, other, mustAcquire(t, other, sharedRequest("y"))) // no place is left
 	await.Until(t, "the loss of three shared locks is reported", func() bool { return losses.Load() == 3 })
-}
-
-// TestWriterAmongSharedLocks: an exclusive lock is granted while readers of two programs hold the
-// lock all the time.
-func TestWriterAmongSharedLocks(t *testing.T) {
-	t.Parallel()
-	s := onPostgres(t, sqlsession.Session)
-	ctx, stop := context.WithTimeout(t.Context(), await.Limit)
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	defer stop()
-	var reading atomic.Int64
-	for range 2 {
-		client := dlock.New(s.store(t, s.open(t)), nil)
-		defer client.Close()
-		for range 2 {
-			readers.Go(func() {
-				for ctx.Err() == nil {
-					err := client.Do(ctx, "x", func(ctx context.Context) error {
-						reading.Add(1)
-						defer reading.Add(-1)
-						<-time.After(20 * time.Millisecond) // the readers overlap
-						return nil
-					}, dlock.WithShared())
-					if err != nil && ctx.Err() == nil {
-						t.Errorf("a reader: %v", err)
-						return
-					}
-				}
-			})
-		}
-	}
-	writer := dlock.New(s.store(t, s.open(t)), nil)
-	defer writer.Close()
-	for range 5 {
-		lease, err := writer.Lock(ctx, "x")
-		if err != nil {
-			t.Fatalf("the exclusive lock: %v", err)
-		}
-		if n := reading.Load(); n > 0 {
-			t.Errorf("%d readers beside an exclusive holder", n)
-		}
-		if err := lease.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
-	}
-	stop()
-	readers.Wait()
 }
 
 // TestModesThatAreNotOffered: only session on PostgreSQL has shared locks, and no scheme has permits.

@@ -11,10 +11,7 @@ import (
 // TestSQLModes: the modes that an application sets for its connections make no
 // difference. With ORACLE a bare BEGIN is not the start of a transaction.
 func TestSQLModes(t *testing.T) {
-	each(t, func(t *testing.T, s setup) {
-		if s.dialect != sqlsession.MySQL {
-			return // PostgreSQL has no such setting
-		}
+	eachOf(t, sqlsession.MySQL, func(t *testing.T, s setup) {
 		for _, mode := range []string{"ORACLE", "ANSI", "STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL", ""} {
 			store, err := openDSN(t.Context(), s.database, s.dsn(s.server.Addr(), s.name)+"?sql_mode=%27"+mode+"%27", s.scheme)
 			if err != nil {
@@ -26,9 +23,7 @@ func TestSQLModes(t *testing.T) {
 				if _, err := store.Acquire(t.Context(), request(grant.Name)); !errors.Is(err, driver.ErrHeld) {
 					t.Errorf("sql_mode %q: Acquire of a held lock: want ErrHeld, got: %v", mode, err)
 				}
-				if errs := store.Renew(t.Context(), []driver.Grant{grant}); errs != nil {
-					t.Errorf("sql_mode %q: Renew: %v", mode, errs[0])
-				}
+				mustRenew(t, store, grant)
 				mustRelease(t, store, grant)
 			}
 			if err := store.Close(); err != nil {

@@ -33,12 +33,7 @@ func TestTokensInSecondOfStart(t *testing.T) {
 		slow()
 		last := uint64(0)
 		for life := range 2 {
-			if err := s.server.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.server.Restart(); err != nil {
-				t.Fatal(err)
-			}
+			s.crash(t)
 			drawNumbers(t, s.open(t), 100*life) // so that the number shown first is not less than before
 			// The clock shows the second of the start until the store asks for the second time whether the
 			// second of the start has ended.
@@ -50,9 +45,7 @@ func TestTokensInSecondOfStart(t *testing.T) {
 				})
 			})
 			store, err := s.openAt(t.Context(), network.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			for range 200 {
 				grant := mustAcquire(t, store, request("x"))
 				if grant.Token <= last {
@@ -78,9 +71,7 @@ func drawNumbers(t *testing.T, db *sql.DB, n int) {
 	t.Helper()
 	for range n {
 		var number uint64
-		if err := db.QueryRowContext(t.Context(), "SELECT UUID_SHORT()").Scan(&number); err != nil {
-			t.Fatal(err)
-		}
+		check(t, db.QueryRowContext(t.Context(), "SELECT UUID_SHORT()").Scan(&number))
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -94,9 +96,7 @@ func (d database) alone(scheme sqlsession.Scheme, server *servers.Server) setup 
 func (d database) among(t testing.TB, scheme sqlsession.Scheme) setup {
 	t.Helper()
 	server, err := d.shared.start(d.kind, d.room...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	name := fmt.Sprintf("test%d", d.shared.count.Add(1))
 	if _, err := d.alone(scheme, server).open(t).ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
@@ -122,6 +122,34 @@ func each(t *testing.T, test func(t *testing.T, s setup)) {
 	t.Helper()
 	t.Parallel()
 	eachSetup(t, database.among, test)
+}
+
+// eachOn is each for one scheme.
+func eachOn(t *testing.T, scheme sqlsession.Scheme, test func(t *testing.T, s setup)) {
+	t.Helper()
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.kind.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, d.among(t, scheme))
+		})
+	}
+}
+
+// eachOf is each for one kind of server.
+func eachOf(t *testing.T, dialect sqlsession.Dialect, test func(t *testing.T, s setup)) {
+	t.Helper()
+	each(t, func(t *testing.T, s setup) {
+		if s.dialect == dialect {
+			test(t, s)
+		}
+	})
+}
+
+// crash kills the server and starts it again.
+func (s setup) crash(t testing.TB) {
+	t.Helper()
+	check(t, errors.Join(s.server.Kill(), s.server.Restart()))
 }
 
 // eachAlone is each on servers of their own, for what others would notice.
@@ -176,9 +204,7 @@ func (s setup) open(t testing.TB) *sql.DB {
 func (s setup) openDB(t testing.TB, addr string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(s.driver, s.dsn(addr, s.name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -187,14 +213,17 @@ func (s setup) openDB(t testing.TB, addr string) *sql.DB {
 func (s setup) store(t testing.TB, db *sql.DB) *sqlsession.Store {
 	t.Helper()
 	store, err := sqlsession.New(t.Context(), db, &sqlsession.Options{Dialect: s.dialect, Scheme: s.scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	check(t, err)
+	closeAfter(t, store)
+	return store
+}
+
+// storeAt is a store of its own at another address.
+func (s setup) storeAt(t testing.TB, addr string) driver.Store {
+	t.Helper()
+	store, err := s.openAt(t.Context(), addr)
+	check(t, err)
+	closeAfter(t, store)
 	return store
 }
 
@@ -248,6 +277,54 @@ func openURL(ctx context.Context, url string) (driver.Store, error) {
 	return nil, fmt.Errorf("no database %s", words[0])
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// order runs statements.
+func order(t testing.TB, on interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if _, err := on.ExecContext(context.Background(), text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+func closeAfter(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// mayGet waits until the store can acquire the lock, and releases it.
+func mayGet(t testing.TB, store driver.Store, req driver.Request, what string) {
+	t.Helper()
+	await.Until(t, what, func() bool {
+		req.Owner = driver.NewOwner()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		grant, err := store.Acquire(ctx, req)
+		return err == nil && store.Release(t.Context(), grant) == nil
+	})
+}
+
+// losable is a request that says when its lock is lost.
+func losable(name string) (req driver.Request, lost <-chan struct{}) {
+	req = request(name)
+	reported := make(chan struct{})
+	req.Lost = func() { close(reported) }
+	return req, reported
+}
+
 func request(name string) driver.Request {
 	return driver.Request{Name: name, Owner: driver.NewOwner(), TTL: 10 * await.Limit, Holder: driver.Holder{Program: "sqlsession"}}
 }
@@ -268,13 +345,19 @@ func mustRelease(t testing.TB, store driver.Store, grant driver.Grant) {
 	}
 }
 
+// mustRenew renews locks that must be held.
+func mustRenew(t testing.TB, store driver.Store, grants ...driver.Grant) {
+	t.Helper()
+	if errs := store.Renew(context.Background(), grants); errs != nil {
+		t.Errorf("Renew: %v", errors.Join(errs...))
+	}
+}
+
 // killOthers ends all sessions in the database but its own.
 func (s setup) killOthers(t testing.TB, admin *sql.DB) {
 	t.Helper()
 	conn, err := admin.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close()
 	killed := s.sessions(t, conn)
 	for _, id := range killed {
@@ -291,20 +374,14 @@ func (s setup) killOthers(t testing.TB, admin *sql.DB) {
 func (s setup) sessions(t testing.TB, conn *sql.Conn) (ids []string) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), s.others)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		check(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rows.Err())
 	return ids
 }
 
@@ -315,8 +392,6 @@ func (s setup) questions(t testing.TB, admin *sql.DB) (n int64) {
 	if s.driver == "pgx" {
 		text = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`
 	}
-	if err := admin.QueryRowContext(t.Context(), text).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	check(t, admin.QueryRowContext(t.Context(), text).Scan(&n))
 	return n
 }

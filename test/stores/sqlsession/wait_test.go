@@ -63,9 +63,7 @@ func TestManyWaiters(t *testing.T) {
 		if most > 3 {
 			t.Errorf("%d waiters use %d connections, want at most 3", waiters, most)
 		}
-		if err := holder.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, holder.Close())
 		start := time.Now()
 		done := make(chan struct{})
 		go func() { waiting.Wait(); close(done) }()
@@ -77,9 +75,7 @@ func TestManyWaiters(t *testing.T) {
 		took := time.Since(start)
 		close(errs)
 		for err := range errs {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 		}
 		t.Logf("%.0f queries a second, %d connections, all served in %v", rate, most, took)
 	})
