@@ -240,8 +240,8 @@ func TestLockAllGivesUpAfterALoss(t *testing.T) {
 	})
 }
 
-// TestLockAllWaitsForEachAnswerAnew: a LockAll waits for another caller's outcome, is refused, and much later
-// waits for another outcome. The time in between is not that of an answer.
+// TestLockAllWaitsForEachAnswerAnew: a LockAll waits for the outcome of a caller that gives up, is refused, and
+// much later waits for another outcome. The time in between is not that of an answer.
 func TestLockAllWaitsForEachAnswerAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memlock.Store) {
 		c := dlock.New(&slowStore{remote: remote{store}, delay: 100 * time.Millisecond}, nil)
@@ -249,25 +249,28 @@ func TestLockAllWaitsForEachAnswerAnew(t *testing.T) {
 		defer c.Close()
 		defer other.Close()
 		held := mustLock(t, other, t.Context(), "b")
+		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		lockAll := func(names ...string) {
-			all.Go(func() {
-				leases, err := c.LockAll(t.Context(), names)
-				if err != nil {
-					t.Errorf("LockAll of %q: %v", names, err)
-				} else if err := leases.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		alsoHeld := mustLock(t, other, t.Context(), "c")
-		lockAll("a", "c") // its attempt is under way
-		lockAll("a", "b")
-		time.Sleep(2 * dlock.DefaultRequestTimeout)
-		lockAll("a", "d")
+		all.Go(func() {
+			if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+				t.Errorf("Lock: %v; want that it was cancelled", err)
+			}
+		})
+		synctest.Wait() // its attempt is under way
+		all.Go(func() {
+			leases, err := c.LockAll(t.Context(), []string{"a", "b"})
+			if err != nil {
+				t.Errorf("LockAll: %v", err)
+			} else if err := leases.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * dlock.DefaultRequestTimeout) // the set was refused because of b
+		all.Go(func() { mustUnlock(t, mustLock(t, c, t.Context(), "a")) })
+		synctest.Wait()
 		mustUnlock(t, held)
-		mustUnlock(t, alsoHeld)
 		all.Wait()
 	})
 }
