@@ -91,7 +91,7 @@ fuzz: ## every fuzz test for FUZZTIME=20s
 	$(each) "$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME)
 
 .PHONY: mutants
-mutants: servers ## make each known mistake in a copy, and see a test fail (about an hour); ONLY=redislock
+mutants: servers ## break each rule of the design in a copy, and see a test fail (up to 20 minutes on two cores); ONLY=redislock
 	go run -buildvcs=false ./test/mutants $(if $(ONLY),--only $(ONLY))
 
 .PHONY: release

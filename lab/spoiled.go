@@ -29,10 +29,10 @@ type mistake struct {
 // mistakes are the mutants that a soak must find.
 var mistakes = []mistake{
 	{"a context checks the clock before it says that the lock is held", "sqlite", "pause"},
-	{"trust counts from when the acquisition was sent, not from its answer", "redis", "cut replies,delay"},
+	{"trust counts from when the attempt was sent, not from its answer", "redis", "cut replies,delay"},
 	{"the margin is taken off the trust", "sqlite", "none"},
-	{"every lease of a hand-over has a token of its own", "sqlite", "none"},
-	{"a lock is not handed over to a shared caller", "sqlite", "none"},
+	{"every lease of a grant has a token of its own", "sqlite", "none"},
+	{"a lock is shared and handed over in one mode only", "sqlite", "none"},
 	{"every grant has a larger token (SQLite)", "sqlite", "none"},
 	{"no more holders than permits", "sqlite", "kill"},
 	{"the waiter at the head of the queue is woken", "sqlite", "none"},

@@ -1,243 +1,181 @@
 package main
 
-// Rules of a caller on its way to a lease and back.
-func init() {
-	add(mutant{
-		rule: "trust counts from when the attempt was sent, not from its answer",
-		file: "claim.go",
-		old:  "\treturn cl.accept(granted, sent)\n",
-		new:  "\tsent = c.clock.Now()\n\treturn cl.accept(granted, sent)\n",
-		test: ". TestLateGrantIsRejected",
-	})
-	add(mutant{
-		rule: "a grant that arrives after its trust deadline is rejected",
-		file: "claim.go",
-		old:  "c.clock.Now() >= sent+granted.TTL-g.Margin",
-		new:  "c.clock.Now() >= sent+100*granted.TTL",
-		test: ". TestLateGrantIsRejected",
-	})
-	add(mutant{
-		rule: "an attempt of unknown outcome is undone",
-		file: "claim.go",
-		old:  " || !driver.Unchanged(err)",
-		new:  "",
-		test: ". TestRefusalDoesNotHideAnUnknownOutcome",
-	})
-	add(mutant{
-		rule: "a place in the store's queue is given up",
-		file: "claim.go",
-		old:  "queue && placed ||",
-		new:  "queue && placed && false ||",
-		test: ". TestPassedClaimIsUndone",
-	})
-	add(mutant{
-		rule: "a caller that gives up undoes its attempts",
-		file: "bid.go",
-		old:  "\tcase b.claim.needsUndo:\n",
-		new:  "\tcase false:\n",
-		test: ". TestRefusalDoesNotHideAnUnknownOutcome|TestPassedClaimIsUndone",
-	})
-	add(mutant{
-		rule: "what a caller gives up is released by its owner alone",
-		file: "bid.go",
-		old:  "\tgrant.Token = 0 // the owner alone decides\n",
-		new:  "",
-		test: ". TestLateGrantOfAnOwnerIsUndone",
-	})
-	add(mutant{
-		rule: "the next caller comes after an abandoned attempt was undone",
-		file: "bid.go",
-		old:  "\t\t_, err := c.releaseGrant(",
-		new:  "\t\tif slot != nil {\n\t\t\tslot.Leave(refused)\n\t\t\tslot = nil\n\t\t}\n\t\t_, err := c.releaseGrant(",
-		test: ". TestTryLockBehindACancelledAttemptIsUnreachable|TestOutageIsNotReportedAsHeld",
-	})
-	add(mutant{
-		rule: "ErrHeld is reported only if the lock is known to be held",
-		file: "known.go",
-		old:  "return o.refusal\n",
-		new:  "return cmp.Or(o.refusal, new(driver.HeldError))\n",
-		test: ". TestOutageIsNotReportedAsHeld",
-	})
-	add(mutant{
-		rule: "a limit that ends soon after a release is no outage",
-		file: "call.go",
-		old:  "held = cmp.Or(held, c.client.lastHolder(name, c.settings.mode))",
-		new:  "held = cmp.Or(held, nil)",
-		test: ". TestLimitDuringAReleaseIsHeld|TestLimitDuringAnAttemptIsHeld|TestLimitBehindARefusalIsHeld",
-	})
-	add(mutant{
-		rule: "the last holder is reported only for a moment after the store has answered last",
-		file: "known.go",
-		old:  "now-since >= maxHolderAge",
-		new:  "now-since >= time.Hour",
-		test: ". TestNoAnswerForLongIsNotHeld|TestGivenUpAttemptsDoNotProlongTheHolder",
-	})
-	add(mutant{
-		rule: "a lost holder is not reported",
-		file: "known.go",
-		old:  "errors.Is(st.cause, ErrLost)",
-		new:  "errors.Is(st.cause, ErrDenied)",
-		test: ". TestLostLockIsNotHeld",
-	})
-	add(mutant{
-		rule: "a failed attempt makes the last holder unknown",
-		file: "wait.go",
-		old:  "\t\ta.slot.ForgetPrevious()\n",
-		new:  "",
-		test: ". TestFailureIsNotHeld",
-	})
-	add(mutant{
-		rule: "callers behind a set learn that the store refused it because of another name",
-		file: "lockbatch.go",
-		old:  "\tb.noteAnswer()\n\tb.leaveAllBut(one)\n",
-		new:  "\tb.leaveAllBut(one)\n",
-		test: ". TestCallersBehindLockAllsReportNoOutage",
-	})
-	add(mutant{
-		rule: "a caller with another limit is refused at once",
-		file: "enter.go",
-		old:  " || v.Occupant.mode.Limit != b.claim.settings.mode.Limit",
-		new:  "",
-		test: ". TestOtherLimitIsRefusedAtOnceInOneProcess",
-	})
-	add(mutant{
-		rule: "TryLock waits for the outcome of another caller of the process",
-		file: "enter.go",
-		old:  "\t\tcase <-notice.Done:\n\t\t\to :=",
-		new:  "\t\tdefault:\n\t\t\treturn &HeldError{Name: name}\n\t\tcase <-notice.Done:\n\t\t\to :=",
-		test: ". TestOutageIsNotReportedAsHeld",
-	})
-	add(mutant{
-		rule: "a caller that queues behind an attempt without an outcome gives up after a RequestTimeout",
-		file: "enter.go",
-		old:  "\t\tdue = time.After(b.call.timeForAnswer())\n\t}",
-		new:  "\t}",
-		test: ". TestEveryCallInAnOutageTakesOneRequestTimeout",
-	})
-	add(mutant{
-		rule: "an attempt that waited for the outcome of another has less time",
-		file: "call.go",
-		old:  "if c.storeHasAnswered || c.answerBy.IsZero() {",
-		new:  "if true || c.storeHasAnswered {",
-		test: ". TestWaitForAnotherOutcomeShortensTheAttempt",
-	})
-	add(mutant{
-		rule: "an attempt behind one that was rejected has a RequestTimeout of its own",
-		file: "wait.go",
-		old:  "state.Answered(now) //",
-		new:  "//",
-		test: ". TestRejectedAttemptsAreNotAnOutage",
-	})
-	add(mutant{
-		rule: "a store that rejects an attempt at the end of its time has answered",
-		file: "wait.go",
-		old:  "deadline.Passed(a.call.ctx) != nil && !isAnswer(a.call.ctx, err)",
-		new:  "deadline.Passed(a.call.ctx) != nil",
-		test: ". TestRejectionAtTheEndOfTheTimeIsReported",
-	})
-	add(mutant{
-		rule: "a grant announces its outcome to callers that wait for it",
-		file: "bid.go",
-		old:  "slot.Announce(",
-		new:  "slot.Update(",
-		test: ". TestTryLockWaitsForAnotherCallersOutcome",
-	})
-	add(mutant{
-		rule: "a refusal announces its outcome to callers that wait for it",
-		file: "wait.go",
-		old:  "a.slot.Announce(",
-		new:  "a.slot.Update(",
-		test: ". TestTryLockWaitsForAWaitersRefusal",
-	})
-	add(mutant{
-		rule: "a caller that leaves its slot announces it",
-		file: "internal/localqueue/localqueue.go",
-		old:  "\ts.announceLocked()\n\tif t :=",
-		new:  "\tif t :=",
-		test: ". TestTryLockSucceedsAfterAFailedAttempt",
-	})
-	add(mutant{
-		rule: "callers in a queue learn of an outage from their predecessor",
-		file: "enter.go",
-		old:  "b.call.settings.ttl); err != nil {",
-		new:  "b.call.settings.ttl); err != nil && false {",
-		test: ". TestRepeatedLocksInAnOutageAreBounded|TestQueueLearnsOfAnOutageTogether",
-	})
-	add(mutant{
-		rule: "a watching waiter polls a few times in a TTL",
-		file: "claim.go",
-		old:  "backoff.Jitter(min(max(cl.settings.ttl/3, minWatchedSleep), maxSleep))",
-		new:  "5 * time.Minute",
-		test: ". TestWatchingWaiterNoticesAnOutage",
-	})
-	add(mutant{
-		rule: "a watching waiter does not poll more than once in a second",
-		file: "claim.go",
-		old:  "max(cl.settings.ttl/3, minWatchedSleep)",
-		new:  "cl.settings.ttl/3",
-		test: ". TestWatchingWaiterPollsSeldom",
-	})
-	add(mutant{
-		rule: "a waiter tries again after it has subscribed",
-		file: "wait.go",
-		old:  "\treturn true, nil\n}",
-		new:  "\treturn false, a.sleep(cl.watchDelay())\n}",
-		test: ". TestReleaseBeforeTheSubscriptionIsNotMissed",
-	})
-	add(mutant{
-		rule: "a caller that does not wait pauses at the end of a time slice",
-		file: "wait.go",
-		old:  "\tif short && pause",
-		new:  "\tif short {\n\t\treturn 0\n\t}\n\tif short && pause",
-		test: ". TestTryLockInALoopLetsOthersIn",
-	})
-	add(mutant{
-		rule: "the pause of a caller that does not wait is short",
-		file: "wait.go",
-		old:  "if short && pause > maxShortPause {",
-		new:  "if short && pause > time.Hour {",
-		test: ". TestPauseOfAShortWaitIsShort",
-	})
-	add(mutant{
-		rule: "the pause of a caller with a limit below it is short",
-		file: "wait.go",
-		old:  "short := !s.waits() || s.wait > 0 && !a.call.isWaiter && s.wait < pause",
-		new:  "short := !s.waits()",
-		test: ". TestPauseOfAShortWaitIsShort",
-	})
-	add(mutant{
-		rule: "the pause of a caller whose context ends before it is short",
-		file: "wait.go",
-		old:  "time.Until(ends) < pause",
-		new:  "time.Until(ends) < 0",
-		test: ". TestPauseOfACallerWithADeadlineIsShort",
-	})
-	add(mutant{
-		rule: "a caller that gives up during a pause leaves its outcome to the next one",
-		file: "internal/contention/contention.go",
-		old:  " && s.resumes <= now",
-		new:  "",
-		test: "internal/contention TestOutcomeOfAPauseOfTwoCallers",
-	})
-	add(mutant{
-		rule: "a caller behind one that pauses waits for no answer of the store",
-		file: "wait.go",
-		old:  "o.pausing, o.asked = pausing, now",
-		new:  "o.pausing, o.asked = pausing && false, now",
-		test: ". TestWaitBehindAPauseReportsNoOutage",
-	})
-	add(mutant{
-		rule: "a panic in a hook releases the lock",
-		file: "lock.go",
-		old:  "\t\t\tb.unlock()\n",
-		new:  "\t\t\t_ = b\n",
-		test: ". TestPanickingHookReleasesTheLock",
-	})
-	add(mutant{
-		rule: "a panic in a hook releases every lock of a set",
-		file: "lockall.go",
-		old:  "\t\t\tunlockAll(bids)\n\t\t\t_ = set",
-		new:  "\t\t\t_ = set",
-		test: ". TestPanickingHookReleasesTheLock",
-	})
-}
+// coreMutants break rules of the core: of a call, of what it gets, and of how it gives that back.
+var coreMutants = []section{{folder: ".", tests: ".", mutants: []mutant{
+	// A call, and what it learns of the store.
+	{rule: "trust counts from when the attempt was sent, not from its answer",
+		at: "claim.attempt", edit: swap("cl.accept(granted, sent)", "cl.accept(granted, c.clock.Now())"),
+		test: "TestLateGrantIsRejected"},
+	{rule: "a grant that arrives after its trust deadline is rejected",
+		at: "claim.accept", edit: no("sent+granted.TTL-g.Margin"), test: "TestLateGrantIsRejected"},
+	{rule: "an attempt of unknown outcome is undone",
+		at: "claim.noteFailure", edit: swap("|| !driver.Unchanged(err)", ""),
+		test: "TestRefusalDoesNotHideAnUnknownOutcome"},
+	{rule: "a caller that gives up undoes its attempts",
+		at: "bid.abandon", edit: no("b.claim.needsUndo"), test: "TestPassedClaimIsUndone"},
+	{rule: "what a caller gives up is released by its owner alone",
+		at: "claim.undo", edit: drop("grant.Token = 0"), test: "TestLateGrantOfAnOwnerIsUndone"},
+	{rule: "ErrHeld is reported only if the lock is known to be held",
+		at: "occupant.heldError", edit: swap("return o.refusal", "return cmp.Or(o.refusal, new(driver.HeldError))"),
+		test: "TestOutageIsNotReportedAsHeld"},
+	{rule: "TryLock waits for the outcome of another caller of the process",
+		at:   "bid.awaitOutcome",
+		edit: swap("case <-notice.Done:", "default: return &HeldError{Name: name}\ncase <-notice.Done:"),
+		test: "TestOutageIsNotReportedAsHeld"},
+	{rule: "a caller behind an attempt without an outcome gives up after a RequestTimeout",
+		at: "bid.awaitAdmission", edit: drop("due = time.After(b.call.timeForAnswer())"),
+		test: "TestEveryCallInAnOutageTakesOneRequestTimeout"},
+	{rule: "after a refusal the time for an answer begins anew",
+		at: "asker.noteRefusal", edit: swap("a.call.noteAnswer()", "a.call.storeHasAnswered = true"),
+		test: "TestLockAllWaitsForEachAnswerAnew"},
+	{rule: "callers in a queue learn of an outage from their predecessor",
+		at: "bid.learnFrom", edit: no("err != nil"), test: "TestQueueLearnsOfAnOutageTogether"},
+	{rule: "a lost notification costs time, never the lock: a waiter polls a few times in a TTL",
+		at: "claim.watchDelay", edit: swap("cl.settings.ttl/3", "100*cl.settings.ttl"),
+		test: "TestWatchingWaiterNoticesAnOutage"},
+	{rule: "a waiter tries again after it has subscribed",
+		at: "asker.awaitRelease", edit: swap("return true, nil", "return false, a.sleep(cl.watchDelay())"),
+		test: "TestReleaseBeforeTheSubscriptionIsNotMissed"},
+	{rule: "TryLock and short waits pause for a moment only",
+		at: "asker.pauseBeforeTaking", edit: no("pause > maxShortPause"), test: "TestPauseOfAShortWaitIsShort"},
+	{rule: "fair callers do not queue in the process",
+		at: "bid.acquireOnce", edit: yes("b.call.settings.fair"), test: "TestFairOrderAcrossClients"},
+	{rule: "a waiter queues behind fair waiters",
+		at: "claim.mayQueue", edit: swap("refusal.Queued", "false && refusal.Queued"),
+		test: "TestNoKindOfWaiterStarves"},
+
+	// What a bid that gives up leaves to the next caller.
+	{rule: "a claim is passed on, and tried when it is due",
+		at: "bid.restOut", edit: yes("b.claim.due == 0"), test: "TestSharedCallersThatGiveUpCostTwoAttempts"},
+	{rule: "a claim is passed on equal terms only",
+		at: "bid.pass", edit: swap("!s.mayShareGrant(next.settings)", "s.mode != next.settings.mode"),
+		test: "TestClaimIsPassedOnEqualTerms"},
+
+	// A grant, and who gets it.
+	{rule: "a grant that has ended has no new tenure",
+		at: "grant.attachLocked", edit: swap("g.cause != nil ||", ""), test: "TestEndedGrantHasNoNewTenure"},
+	{rule: "a grant that was revoked while it was asked for has no tenure",
+		at: "grant.attachLocked", edit: swap("g.revocation.reported ||", ""),
+		test: "TestGrantRevokedBeforeTheLeaseStarts"},
+	{rule: "every lease of a grant has a token of its own",
+		at: "grant.attachLocked", edit: swap("g.Grant.Token+uint64(g.used)", "g.Grant.Token"),
+		test: "TestHandOverAsksNothing"},
+	{rule: "no token is used that was not granted",
+		at: "grant.attachLocked", edit: swap("uint64(g.used) >= g.client", "uint64(g.used) > g.client"),
+		test: "TestHandOverEndsWithTheStep"},
+	{rule: "an attempt after a grant that has ended has a new owner",
+		at: "bid.begin", edit: drop("b.claim.startAnew()"), test: "TestEndedGrantHasNoNewTenure"},
+	{rule: "a grant begins and gets its slot in one step, because it may end at once",
+		at: "bid.begin", edit: swap("slot.Announce(func(o *occupant) { if began = g.attach(t, slot); began {",
+			"began = g.attach(t, slot)\nslot.Announce(func(o *occupant) { if began {"),
+		test: "TestGrantBeginsWithItsSlot"},
+	{rule: "a revocation of an earlier attempt ends nothing",
+		at: "grant.newAttempt", edit: swap("g.revocation.attempt == attempt", "g.revocation.attempt >= attempt"),
+		test: "TestReportedLossOfAnEarlierAttemptIsIgnored"},
+	{rule: "a revocation ends the lease that has the lock after hand-overs",
+		at: "grant.newAttempt", edit: no("last && held"), test: "TestHandedOverLockIsLost"},
+	{rule: "a grant ends once",
+		at: "grant.end", edit: no("g.cause != nil"), test: "TestGrantEndsOnce"},
+	{rule: "an idle grant that is lost or closed is released by the caller that unlocked it",
+		at: "grant.end", edit: swap("return len(ended) > 0", "return true"), test: "TestIdleGrantHasOneOwner"},
+	{rule: "a lock is shared and handed over in one mode only",
+		at: "settings.mayShareGrant", edit: swap("s.mode == other.mode &&", ""),
+		test: "TestExclusiveLockIsNotHandedOverToSharedCallers"},
+	{rule: "a lock is shared and handed over for the same TTL only",
+		at: "settings.mayShareGrant", edit: swap("s.ttl == other.ttl &&", ""),
+		test: "TestHandOverNeedsEqualTerms"},
+	{rule: "a lease whose renewals fail is not handed over",
+		at: "grant.handOver", edit: no("g.Grant.TTL/2"), test: "TestLeaseThatIsNotRenewedIsNotHandedOver"},
+	{rule: "a fair lock is not handed over",
+		at: "grant.handOver", edit: swap("s.fair,", ""), test: "TestFairPermitIsNotHandedOver"},
+	{rule: "a client that is closed hands nothing over",
+		at: "grant.handOver", edit: swap(", c.calls.closed.Load()", ""),
+		test: "TestClosedClientHandsNothingOver"},
+	{rule: "a process hands a permit over for one time slice",
+		at: "grant.handOver", edit: no("MayHandOverPermit"), test: "TestPermitHandOversEnd"},
+
+	// Shared locks.
+	{rule: "a caller that holds a name shared cannot lock it exclusively",
+		at: "tenure.reenter", edit: no("stored.Shared && !mode.Shared"), test: "TestReentryInModes"},
+	{rule: "a shared grant is shared for a moment only, so that exclusive callers do not starve",
+		at: "bid.join", edit: swap("|| c.clock.Now()-g.takenAt >= joinTime", ""),
+		test: "TestWriterIsNotStarved"},
+	{rule: "a shared grant near its end is not shared",
+		at: "grant.share", edit: no("g.Grant.TTL/2"), test: "TestGrantNearItsEndIsNotShared"},
+	{rule: "an idle grant is not shared",
+		at: "grant.share", edit: swap("g.tenures != nil &&", ""), test: "TestIdleGrantIsNotShared"},
+	{rule: "the loss of a shared grant ends all its leases",
+		at: "grant.end", edit: swap("t = t.next", "t = nil"), test: "TestLossEndsAllMembers"},
+	{rule: "a downgraded grant is not shared: a new reader needs a larger token",
+		at: "Lease.Downgrade", edit: swap("defer slot.Leave(true)",
+			"shared := *g.settings\nshared.mode.Shared = true\ng.settings = &shared\nc.offer(g)\ndefer slot.Leave(true)"),
+		test: "TestDowngradedGrantIsNotShared"},
+
+	// A tenure: delivery, hooks and contexts.
+	{rule: "a lock that expired during the hand-over is rejected",
+		at: "bid.deliver", edit: drop("t.grant.expireIfOverdue()"),
+		test: "TestHandOverThatTookTooLongIsRejected"},
+	{rule: "a set is delivered whole or not at all",
+		at: "Client.deliver", edit: swap("if err == nil {", "if t.grant.cause == nil {"),
+		test: "TestDeliverIsAllOrNone"},
+	{rule: "a closed client delivers no lease",
+		at: "Client.deliver", edit: no("c.calls.closed.Load()"), test: "TestHooksBalanceWhenCloseMeetsALock"},
+	{rule: "a call that does not return its lease gives the lock back",
+		at: "tenure.giveBack", edit: drop("g.handOverOrRelease("), test: "TestDeliverIsAllOrNone"},
+	{rule: "the end of a lease is reported after the hook Acquired",
+		at: "tenure.reportEnd", edit: swap("t.stage < acquired", "t.stage < delivered"),
+		test: "TestEndDuringAcquiredIsReportedAfterIt"},
+	{rule: "Close reports the end of a lease",
+		at: "grant.close", edit: swap("t.reportEnd(c.hooks.Released, err)", "_ = t"),
+		test: "TestReleasedWhenCloseMeetsDo"},
+	{rule: "a panic in a hook releases the lock",
+		at: "Client.lock", edit: swap("b.unlock()", "_ = b"), test: "TestPanickingHookReleasesTheLock"},
+	{rule: "a context checks the clock before it says that the lock is held",
+		at: "leaseContext.Err", edit: drop("c.tenure.grant.expireIfOverdue()"),
+		test: "TestContextChecksTheClock"},
+	{rule: "the context of a lease ends before the lock is handed over",
+		at: "tenure.unlock", edit: swap("t.endContext(ErrReleased)", "defer t.endContext(ErrReleased)"),
+		test: "TestContextEndsBeforeTheHandOver"},
+	{rule: "the loss of the lock ends the context of a re-entry",
+		at: "newCheckedContext", edit: swap("c.stops = append(c.stops, its.Follow(c.ending))", "_ = its"),
+		test: "TestLossEndsAReentry"},
+
+	// Re-entry.
+	{rule: "the last lease of a tenure unlocks it, not the first",
+		at: "tenure.leave", edit: swap("t.entries == 0", "true"), test: "TestReentryCounts"},
+	{rule: "a context of an unlocked lease does not re-enter a grant that was handed over",
+		at: "tenure.endCauseLocked", edit: no("t.stage == unlocked"), test: "TestStaleContextDoesNotReenter"},
+	{rule: "a lost lock is not re-entered as if nothing had happened",
+		at: "tenure.wasUnlocked", edit: swap("!errors.Is(cause, ErrLost)", "(errors.Is(cause, ErrLost) || true)"),
+		test: "TestReentryOfALostLockFails"},
+	{rule: "a re-entry checks the clock",
+		at: "tenure.reenter", edit: drop("g.expireIfOverdue()"), test: "TestReentryChecksTheClock"},
+
+	// Unlock and Close.
+	{rule: "a second release that finds nothing is no success after the lease ran out",
+		at: "grant.releaseOnce", edit: swap("&& c.clock.Now() < g.TrustDeadline()", ""),
+		test: "TestSecondReleaseAfterExpiryReportsTheLoss"},
+	{rule: "a release works although its context is cancelled",
+		at: "Client.releaseGrant", edit: drop("ctx = context.WithoutCancel(ctx)"),
+		test: "TestUnlockWorksWithACancelledContext"},
+	{rule: "the renewal has ended before the release is sent",
+		at: "grant.releaseOnce", edit: swap("case <-renewal:", "default:"),
+		test: "TestRenewalEndsBeforeTheRelease"},
+	{rule: "a lost lock is released: the store may still count it",
+		at: "tenure.unlock", edit: drop("t.releaseLost()"), test: "TestBrokenLockIsReleased"},
+	{rule: "Close gives back what is held",
+		at: "grant.close", edit: swap("g.releaseOnce(context.Background())", "context.Background().Err()"),
+		test: "TestCloseReleasesAllLocks"},
+
+	// LockAll.
+	{rule: "a set that cannot be had whole leaves nothing",
+		at: "Client.acquireInOrder", edit: drop("unlockAll(bids[:i])"), test: "TestLockAllIsAllOrNone"},
+	{rule: "a set is acquired in one order, whatever the order given",
+		at: "Client.LockAll", edit: drop("slices.Sort(names)"), test: "TestLockAllDoesNotDeadlock"},
+	{rule: "a set that waits for one name occupies no other slot",
+		at: "batch.beforeRetry", edit: drop("b.leaveAllBut(one)"), test: "TestLockAllKeepsNothingWhileItWaits"},
+	{rule: "a set that waits reserves no name",
+		at: "batch.attempt", edit: swap("&& c.traits.Queues", ""), test: "TestLockAllReservesNoName"},
+	{rule: "callers behind a set learn that the store answers, although it refused another name",
+		at: "batch.beforeRetry", edit: drop("b.noteAnswer()"), test: "TestCallersBehindLockAllsReportNoOutage"},
+}}}
