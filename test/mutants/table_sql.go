@@ -43,12 +43,12 @@ var sqlMutants = []section{
 			at: "Store.wakeLocked", edit: swap("head.String == w.owner", "head.String == w.name"),
 			test: "test/stores/sqlite TestConformance/^watch"},
 	}},
-	{folder: "sqllock/internal/share", tests: "sqllock/internal/share", mutants: []mutant{
+	{folder: "internal/share", tests: "sqllock/internal/row", mutants: []mutant{
 		{rule: "a share expires by itself",
-			at: "Decode", edit: swap("s.Expires <= row.Now", "s.Expires <= 0"),
+			at: "Lock.Expire", edit: swap("s.Expires <= now", "s.Expires <= 0"),
 			test: "TestSharesExpireByThemselves"},
 		{rule: "no more holders than permits",
-			at: "Lock.Excluding", edit: swap("mode.Limit > len(l.Shares)", "mode.Limit >= len(l.Shares)"),
+			at: "Lock.Excluding", edit: swap("len(l.Shares) < mode.Limit", "len(l.Shares) <= mode.Limit"),
 			test: "TestReleaseEndsOneShare"},
 	}},
 	{folder: "sqlsession", tests: "test/stores/sqlsession", mutants: []mutant{
