@@ -344,6 +344,17 @@ func TestCheckReportsOpen(t *testing.T) {
 	}
 }
 
+// TestWorkerStartsNoWorkers: a TestMain that does not call Work must not start the tests again without end.
+func TestWorkerStartsNoWorkers(t *testing.T) {
+	t.Setenv(drivertest.WorkEnv, "{}")
+	err := drivertest.Check(t.Context(), drivertest.Config{
+		Open: func(context.Context) (driver.Store, error) { return memlock.New(), nil },
+	})
+	if err == nil || !strings.Contains(err.Error(), "drivertest.Work") {
+		t.Errorf("want an error that says to call Work, got: %v", err)
+	}
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(drivertest.WorkEnv) != "" {
 		os.Exit(drivertest.Work(openFromEnvironment))

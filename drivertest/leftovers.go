@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"runtime/pprof"
 	"strings"
 
@@ -81,6 +82,9 @@ func (p *probe) goroutines() (n int, stack string) {
 // labelled resolves cfg in such a way that what the first store starts is
 // counted too.
 func labelled(ctx context.Context, cfg Config) (s *setup, err error) {
+	if os.Getenv(WorkEnv) != "" { // it would start workers without end, each of which starts others
+		return nil, fmt.Errorf("this process is a worker of the kit: TestMain has to call drivertest.Work where %s is set", WorkEnv)
+	}
 	run := driver.NewOwner().Hex()[:8]
 	pprof.Do(ctx, pprof.Labels(labelKey, run), func(ctx context.Context) { s, err = cfg.resolve(ctx, run) })
 	return s, err
