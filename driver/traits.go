@@ -38,7 +38,7 @@ type Traits struct {
 	SessionBound bool
 
 	// ReportsLoss says that the store calls Request.Lost. dlock does not set
-	// Lost for other stores.
+	// Lost for other stores. A store with SessionBound reports losses.
 	ReportsLoss bool
 
 	// OneMachine says that locks exclude only processes of one machine: there is

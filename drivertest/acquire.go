@@ -10,7 +10,7 @@ import (
 var acquireClauses = []clause{
 	{
 		id:     "traits",
-		demand: `Traits: "facts about a store, the same for every lock in it": constant, the same on every connection, with limits that leave room`,
+		demand: `Traits: "facts about a store, the same for every lock in it": constant, the same on every connection, with limits that leave room; "A store with SessionBound reports losses."`,
 		check: func(p *probe) {
 			a := p.open()
 			switch t := a.Traits(); {
@@ -20,6 +20,8 @@ var acquireClauses = []clause{
 				p.failf("the store has no name")
 			case t.MinTTL < 0 || t.Granularity < 0 || t.MaxTTL != 0 && t.MaxTTL < t.MinTTL:
 				p.failf("the TTL is from %v to %v in steps of %v", t.MinTTL, t.MaxTTL, t.Granularity)
+			case t.SessionBound && !t.ReportsLoss:
+				p.failf("locks end with a session, and no holder is told: SessionBound without ReportsLoss")
 			}
 			a.released(a.take(p.name("x"), p.long))
 			if t := a.Traits(); t != p.traits {

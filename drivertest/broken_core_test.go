@@ -295,7 +295,16 @@ func (s closesSilently) Traits() driver.Traits {
 	return traits
 }
 
-// reportsLate is the same, but reports when the locks have ended.
+// endsUnreported is the same, and says that it reports no loss.
+type endsUnreported struct{ closeReleases }
+
+func (s endsUnreported) Traits() driver.Traits {
+	traits := s.Store.Traits()
+	traits.SessionBound = true
+	return traits
+}
+
+// reportsLate is closesSilently, but reports when the locks have ended.
 type reportsLate struct {
 	closesSilently
 	mu   sync.Mutex

@@ -96,6 +96,8 @@ var brokenStores = []struct {
 		func(m *memlock.Store) driver.Store {
 			return &reportsLate{closesSilently: closesSilently{closeReleases{m}}}
 		}},
+	{"locks end with the store, which never reports a loss", "traits",
+		func(m *memlock.Store) driver.Store { return endsUnreported{closeReleases{m}} }},
 	{"Traits change once the store is used", "traits",
 		func(m *memlock.Store) driver.Store { return &moody{Store: m} }},
 

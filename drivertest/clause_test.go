@@ -1,8 +1,6 @@
 package drivertest_test
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,28 +63,4 @@ func comments(t *testing.T, pattern string) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// TestDocumentListsTheClauses: the table in the guide for authors of stores is
-// the kit's. When it is not, the failure prints the table that should be there.
-func TestDocumentListsTheClauses(t *testing.T) {
-	var needs, want []string
-	clauses := make(map[string][]string) // by what the store needs to be checked
-	for _, c := range drivertest.Clauses() {
-		if clauses[c.Needs] == nil {
-			needs = append(needs, c.Needs)
-		}
-		clauses[c.Needs] = append(clauses[c.Needs], "`"+c.ID+"`")
-	}
-	for _, need := range needs {
-		want = append(want, fmt.Sprintf("| %s | %s |", cmp.Or(need, "every store"), strings.Join(clauses[need], ", ")))
-	}
-	text, err := os.ReadFile("../docs/adding-a-store.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "| stores with | clauses |\n|---|---|\n")
-	if table != strings.Join(want, "\n")+"\n" {
-		t.Errorf("docs/adding-a-store.md does not list the clauses of the kit; its table should be\n%s", strings.Join(want, "\n"))
-	}
 }
