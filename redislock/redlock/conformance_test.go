@@ -23,7 +23,12 @@ func (p persistent) Acquire(ctx context.Context, req driver.Request) (grant driv
 		if grant, err = p.Store.Acquire(ctx, req); !errors.Is(err, driver.ErrHeld) {
 			break
 		}
-		if _, held, unknown := p.Find(ctx, req.Name); held || unknown != nil || backoff.Sleep(ctx, rand.N(time.Duration(tries+1)*10*time.Millisecond)) != nil {
+		// The first votes for a name have the same token at every member, so that a split one looks like a lock that is
+		// held until it is withdrawn.
+		if backoff.Sleep(ctx, rand.N(time.Duration(tries+1)*10*time.Millisecond)) != nil {
+			break
+		}
+		if _, held, unknown := p.Find(ctx, req.Name); held || unknown != nil {
 			break
 		}
 	}

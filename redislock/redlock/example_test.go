@@ -12,5 +12,5 @@ func ExampleOpen_even() {
 	_, err := redlock.Open(context.Background(), "redlock://10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4", nil)
 	fmt.Println(err)
 	// Output:
-	// 4 servers tolerate no more failures than 3 servers do, and split their votes more often: leave one out, or add one
+	// bad URL: 4 servers tolerate no more failures than 3 servers do, and split their votes more often: leave one out, or add one
 }

@@ -134,6 +134,14 @@ func TestTokenNeedsMajority(t *testing.T) {
 	})
 }
 
+// slowAndNeverRaises is the same, and answers attempts later than others do, so that it is in no first majority.
+type slowAndNeverRaises struct{ neverRaises }
+
+func (s slowAndNeverRaises) Acquire(ctx context.Context, req driver.Request, floor uint64) (uint64, error) {
+	time.Sleep(time.Millisecond)
+	return s.fakeMember.Acquire(ctx, req, floor)
+}
+
 // losesLock is a member that has lost a lock when its token is to be raised.
 type losesLock struct{ *fakeMember }
 
@@ -147,7 +155,7 @@ func TestAnswerOfAMinorityIsNotThatOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := fakeMembers(3)
 		all[0].draw(t, "x", 1_000_000)
-		s := start(t, []master.Store{all[0], losesLock{all[1]}, neverRaises{all[2]}})
+		s := start(t, []master.Store{all[0], losesLock{all[1]}, slowAndNeverRaises{neverRaises{all[2]}}})
 		_, err := s.Acquire(t.Context(), request("x", time.Minute))
 		if !errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrNotHeld) || driver.Unchanged(err) {
 			t.Errorf("one member has the token, one lost the lock, one does not answer: want ErrUnreachable and not ErrNotHeld, got: %v", err)
