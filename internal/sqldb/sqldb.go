@@ -4,6 +4,7 @@ package sqldb
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -137,10 +138,21 @@ func (f Failure) Describe(ctx context.Context, op string, err error) error {
 		}
 		err = cause
 	}
+	err = oneLine(err)
+	if f.Kind == nil && isTLSError(err) {
+		kind = driver.ErrMisconfigured
+	}
 	if meaning != "" {
 		op += ": " + meaning
 	}
-	return fmt.Errorf("%w: %s: %w", kind, op, oneLine(err))
+	return fmt.Errorf("%w: %s: %w", kind, op, err)
+}
+
+// isTLSError reports whether the server and this program do not agree about TLS.
+func isTLSError(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "TLS requested but server does not support TLS") || // of go-sql-driver/mysql
+		strings.Contains(err.Error(), "server refused TLS connection") || // of pgx
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError)))
 }
 
 // oneLine joins the lines of an error. pgx lists how each attempt to connect failed, with

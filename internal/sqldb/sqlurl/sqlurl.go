@@ -6,7 +6,6 @@ package sqlurl
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -313,22 +312,7 @@ func (u *URL) firstAnswer(ctx context.Context, db *sql.DB) error {
 	case cause == nil, errors.Is(cause, driver.ErrUnreachable):
 		return cause
 	}
-	facts, unknown := sqldb.FactsOf(u.Dialect)
-	if unknown != nil {
-		return unknown
-	}
-	failure := facts.Classify(err)
-	if isTLSError(err) {
-		failure.Kind = driver.ErrMisconfigured
-	}
-	return failure.Describe(ctx, "open", err)
-}
-
-// isTLSError reports whether the server and this program do not agree about TLS.
-func isTLSError(err error) bool {
-	return strings.Contains(err.Error(), "TLS requested but server does not support TLS") || // of go-sql-driver/mysql
-		strings.Contains(err.Error(), "server refused TLS connection") || // of pgx
-		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
+	return sqldb.Failure{}.Describe(ctx, "open", err)
 }
 
 // isParseError reports whether pgx, which reads the DSN when it connects, could not. The
