@@ -22,7 +22,7 @@ func full(err error) bool {
 func TestFullServerKeepsHeldLocks(t *testing.T) {
 	t.Parallel()
 	r := onServer("-m", "2", "-M")(t)
-	store := openNow(t, r.Addr)
+	store := openNow(t, r.Server.Addr())
 	held := take(t, store, "held")
 	client := dlock.New(store, nil)
 	defer client.Close()
@@ -33,7 +33,7 @@ func TestFullServerKeepsHeldLocks(t *testing.T) {
 	if err := r.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := openNow(t, r.Addr)
+	other := openNow(t, r.Server.Addr())
 	ask := func(name string) error {
 		_, err := other.Acquire(t.Context(), driver.Request{Name: name, Owner: driver.NewOwner(), TTL: time.Minute})
 		return err
