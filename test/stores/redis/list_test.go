@@ -41,6 +41,32 @@ func listed(t *testing.T, store driver.Store, prefix string) map[string]driver.I
 	return found
 }
 
+// TestListStopsWhenItsCallerDoes: a caller that has found its lock ends the list, on any server of
+// a cluster.
+func TestListStopsWhenItsCallerDoes(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) topology{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, _ := openURL(t, start(t, inMemory...).url)
+			for i := range 20 {
+				acquire(t, store, fmt.Sprintf("job%d", i))
+			}
+			yielded := 0
+			for _, err := range store.(driver.Lister).List(t.Context(), "job") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				yielded++
+				break
+			}
+			if yielded != 1 {
+				t.Errorf("%d locks were yielded; want one", yielded)
+			}
+		})
+	}
+}
+
 // TestQueriesReturnWhenTheContextEnds: calls that change nothing return although the server hangs,
 // however long the client's own timeouts are.
 func TestQueriesReturnWhenTheContextEnds(t *testing.T) {

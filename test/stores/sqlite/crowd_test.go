@@ -17,6 +17,63 @@ import (
 	"github.com/dlock-go/dlock/test/harness/await"
 )
 
+// TestFairCrowdDoesNotStarveRenewals: while a crowd of fair waiters keeps its places, which it
+// writes, the locks of the same process are renewed before they expire.
+func TestFairCrowdDoesNotStarveRenewals(t *testing.T) {
+	const ttl, waiterTTL = 9 * time.Second, 3 * time.Second
+	waiters := int64(3000)
+	if raceEnabled {
+		waiters = 200
+	}
+	path := tempFile(t)
+	store, err := openFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dlock.New(store, &dlock.Options{RequestTimeout: await.Limit}) // for thousands of first attempts
+	t.Cleanup(func() {
+		if err := errors.Join(c.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	var leases []*dlock.Lease
+	for _, name := range []string{"wanted", "unrelated"} {
+		lease, err := c.Lock(t.Context(), name, dlock.WithTTL(ttl), dlock.WithFair())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, lease)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range waiters {
+		wg.Go(func() {
+			if _, err := c.Lock(ctx, "wanted", dlock.WithTTL(waiterTTL), dlock.WithFair()); !errors.Is(err, context.Canceled) {
+				t.Errorf("a waiter: %v", err)
+			}
+		})
+	}
+	db := openDB(t, path)
+	await.Until(t, "most of the crowd has a place", func() bool {
+		return number(t, db, `SELECT count(*) FROM dlock_queue WHERE fair = 1`) > waiters/2
+	})
+	expiry := func() int64 {
+		return number(t, db, `SELECT coalesce(min(expires), 0) FROM dlock_locks WHERE owner IS NOT NULL`)
+	}
+	for range 2 {
+		before := expiry()
+		await.Until(t, "both locks are renewed", func() bool { return expiry() > before })
+	}
+	cancel()
+	wg.Wait()
+	for _, lease := range leases {
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Errorf("the lock %q was not kept: %v", lease.Name(), err)
+		}
+	}
+}
+
 const (
 	crowdTTL       = 3 * time.Second
 	crowdProcesses = 4
