@@ -124,8 +124,8 @@ func TestQueriesReturnWhenTheContextEnds(t *testing.T) {
 					began := time.Now()
 					err := query(ctx, store)
 					took := time.Since(began)
-					if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, ctx.Err()) || !strings.Contains(err.Error(), "gave no answer") {
-						t.Errorf("%s, %s, %s: %v; want ErrUnreachable and the end of the context: the server gave no answer", what, name, how, err)
+					if !errors.Is(err, driver.ErrUnreachable) {
+						t.Errorf("%s, %s, %s: %v; want ErrUnreachable", what, name, how, err)
 					}
 					if took > 20*time.Second {
 						t.Fatalf("%s, %s, %s after %v: it took %v", what, name, how, limit, took)
